@@ -1,0 +1,139 @@
+"""`durable-tui run`: submit, wait, print the answer (DESIGN 3)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from durable_tui.cli.following import Follower
+from durable_tui.cli.main import prompt_of
+from durable_tui.cli.output import Output, note
+from durable_tui.cli.status import Exit, Status, UsageError
+from durable_tui.cli.waiting import Outcome, wait_for
+from durable_tui.models.messages import message_text
+
+if TYPE_CHECKING:
+    from durable_tui.host.opening import Host, Opened
+
+
+async def body(options: Any, output: Output) -> Exit:
+    """The whole command; raises what `exit_for` knows."""
+    from durable_tui.host.opening import Host, open_session
+    from durable_tui.host.paths import working_directory
+
+    prompt = prompt_of(options.prompt)
+    if options.request_id is not None and options.session is None and not options.newest:
+        raise UsageError("--request-id needs a session: add --session S or --continue")
+    if options.request_id is not None and not options.request_id.strip():
+        raise UsageError("--request-id is empty; give a name that stays the same when the command is repeated")
+    if prompt is None and options.session is None and not options.newest:
+        raise UsageError('there is no prompt; give one, or - to read it from standard input, or a --session to resume')
+    if prompt == "-":
+        prompt = read_prompt()
+    directory = working_directory(options.directory)
+    os.chdir(directory)  # as if started there: relative paths of sessions are meant from it
+    host = Host.load()
+    path = await choose(host, options, directory, prompt)
+    opened = await open_session(host, path, directory=directory, model=options.model)
+    try:
+        for warning in opened.warnings:
+            note(f"durable-tui: {warning}")
+        return await _work(opened, options, prompt, output)
+    finally:
+        await opened.close()
+
+
+def read_prompt() -> str:
+    """The prompt from standard input, to its end; one final newline is the shell's, not the person's."""
+    try:
+        raw = sys.stdin.buffer.read()
+    except (OSError, ValueError, AttributeError):
+        raise UsageError("standard input cannot be read; give the prompt as an argument") from None
+    text = raw.decode("utf-8", "replace").removesuffix("\n")
+    if not text.strip():
+        raise UsageError("standard input held no prompt")
+    return text
+
+
+async def choose(host: Host, options: Any, directory: str, prompt: str | None) -> Path:
+    """The file of the session to run in. Without a prompt it must exist."""
+    if options.session is not None:
+        path = host.catalogue.find(options.session)
+        if prompt is None and not path.exists():
+            raise UsageError(f"{options.session}: there is no such session to resume; give a prompt to start one there")
+        return path
+    if options.newest:
+        info = await host.catalogue.newest(directory)
+        if info is not None:
+            return info.path
+        if prompt is None:
+            raise UsageError(f"there is no session of {directory} to continue; give a prompt to start one")
+        note(f"durable-tui: no session of {directory} yet; starting one")
+    return host.catalogue.new_path()
+
+
+async def _work(opened: Opened, options: Any, prompt: str | None, output: Output) -> Exit:
+    paused = opened.harness.paused_reason
+    if paused:
+        text = f"paused: {paused}; `durable-tui resume --retry {opened.short_id}` starts it anyway"
+        return Exit(Status.PARKED, "paused", text)
+    sink = output.event if output.json_lines else None
+    async with Follower(opened.harness, opened.root, sink=sink) as follower:
+        if prompt is not None:
+            submission = await opened.root.submit(prompt, request_id=options.request_id)
+        else:
+            submission = await existing(opened, options.request_id)
+            await opened.harness.resume()
+        outcome = await wait_for(opened, follower, submission.wait())
+        if outcome.exit is not None:
+            return with_submission(outcome.exit, submission.id)
+        await follower.settled(submission.id)
+        return await _answer(opened, submission.id, outcome, output)
+
+
+async def existing(opened: Opened, request_id: str | None) -> Any:
+    """The submission to wait for when no prompt was given: that of the request id, else the newest input."""
+    storage = opened.storage
+    if request_id is not None:
+        record = await storage.submission_by_request(opened.root.id, request_id)
+        if record is None:
+            raise UsageError(f"the session knows no request {request_id!r}; give its prompt to submit it")
+        return await opened.harness.submission(record["id"])
+    newest = None
+    for status in ("queued", "placed", None):
+        after = 0
+        while page := await storage.submissions(opened.root.id, status=status, after=after):
+            inputs = [record for record in page if record["type"] == "input"]
+            newest = inputs[-1] if inputs else newest
+            after = page[-1]["id"]
+        if newest is not None:
+            return await opened.harness.submission(newest["id"])
+    raise UsageError("the session has no input to wait for; give a prompt")
+
+
+async def _answer(opened: Opened, submission_id: int, outcome: Outcome, output: Output) -> Exit:
+    settled = outcome.value
+    if settled.status != "done":
+        detail = f": {settled.detail}" if settled.detail else ""
+        message = f"unanswered, {settled.reason or 'no reason given'}{detail}"
+        return Exit(Status.UNANSWERED, settled.reason or "unanswered", message, submission_id)
+    if not output.json_lines:
+        text = await answer_text(opened, settled.answer)
+        await output.text(text if text.endswith("\n") or not text else text + "\n")
+    return Exit(Status.ANSWERED, submission=submission_id)
+
+
+async def answer_text(opened: Opened, entry_id: int | None) -> str:
+    """The text of an answer's entry."""
+    entry = await opened.storage.entry(entry_id) if entry_id is not None else None
+    if entry is None:
+        return ""
+    return "\n".join(message_text(message) for message in entry.record.get("model") or ())
+
+
+def with_submission(ended: Exit, submission_id: int) -> Exit:
+    return Exit(ended.status, ended.reason, ended.message, submission_id)
+
+

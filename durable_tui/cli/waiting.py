@@ -1,0 +1,86 @@
+"""Waiting for work, or for what keeps it from moving: parked tasks, a session that refuses, a reader that left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from durable_tui.cli.status import Exit, Status
+
+if TYPE_CHECKING:
+    from durable_tui.cli.following import Follower
+    from durable_tui.host.opening import Opened
+
+_LIFT = {
+    "restart_limit": "`durable-tui resume --retry {session}` tries again",
+    "approval": "open the session in the screen and answer",
+    "missing_task": "install the extension that defines it and resume",
+    "task_too_old": "it was stored by a newer version; update and resume",
+    "migration_failed": "the extension that defines it could not take its stored state; fix it and resume",
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Outcome:
+    """Either what was waited for, or the exit that came first."""
+
+    value: Any = None
+    exit: Exit | None = None
+
+
+async def wait_for(opened: Opened, follower: Follower, awaited: Awaitable[Any]) -> Outcome:
+    """Wait for `awaited`. An error of it, or of the following, is raised."""
+    work = asyncio.ensure_future(awaited)
+    parked = asyncio.create_task(follower.parked.wait())
+    problem = asyncio.create_task(opened.problem.wait())
+    tasks: set[asyncio.Future[Any]] = {work, parked, problem, follower.task}
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return Outcome(value=work.result())
+        if problem.done():
+            return Outcome(exit=problem_exit(opened))
+        if parked.done():
+            return Outcome(exit=parked_exit(opened, follower))
+        follower.task.result()
+        raise RuntimeError("the session's watch ended before the work")
+    finally:
+        for task in (work, parked, problem):
+            task.cancel()
+        await asyncio.gather(work, parked, problem, return_exceptions=True)
+
+
+def parked_exit(opened: Opened, follower: Follower) -> Exit:
+    """Status 5, naming the tasks and what a person can do."""
+    names = ", ".join(f"T{number}" for number in follower.parked_tasks)
+    lift = _LIFT.get(follower.reason, "").format(session=opened.short_id)
+    return Exit(Status.PARKED, follower.reason, f"parked, {follower.reason}: {names}; {lift}")
+
+
+def problem_exit(opened: Opened) -> Exit:
+    """Why the session refuses: fenced is another owner's doing, everything else the storage's."""
+    harness = opened.harness
+    text = harness.session_problem or "the session refuses further work"
+    if harness.state == "fenced":
+        return Exit(Status.OWNED, "fenced", text)
+    if harness.paused_for_space:
+        return Exit(Status.STORAGE, "full", f"not saved: {text} ({opened.path}, {free_space(opened.path)} free)")
+    return Exit(Status.STORAGE, "poisoned", f"{text} ({opened.path}); run the command again to reopen it")
+
+
+def free_space(path: Path) -> str:
+    """The room left where the session is, for people."""
+    import shutil
+
+    try:
+        free = float(shutil.disk_usage(path.parent).free)
+    except OSError:
+        return "unknown"
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if free < 1024:
+            return f"{free:.0f} {unit}"
+        free /= 1024
+    return f"{free:.1f} TiB"

@@ -1,0 +1,320 @@
+"""Immutable JSON values: what a revision, a record or an op's payload is made of (contract 3.8, 5.2).
+
+`FrozenDict` and `FrozenList` are a `dict` and a `list` whose mutators raise, so reading them, comparing them and
+encoding them run at the speed of the builtin types. Only `freeze` makes them, so one is strict JSON all the way down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import Any, Final, NoReturn, SupportsIndex, cast
+
+MAX_DEPTH: Final = 200
+"""Containers that may be nested in a value; `[]` counts one."""
+
+_INT_LIMIT: Final = 10**4300  # Python turns no longer text into an int, so a longer one could be written but not read
+
+_dict_new = dict.__new__
+_dict_update = dict.update
+_list_new = list.__new__
+_list_extend = list.extend
+
+
+class JsonError(ValueError):
+    """A value is not strict JSON (contract 3.8). `path` leads to the offending part, `reason` says what is wrong."""
+
+    def __init__(self, reason: str, path: Iterable[str | int] = ()) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path: list[str | int] = list(path)
+
+    def __str__(self) -> str:
+        if not self.path:
+            return self.reason
+        shown = self.path if len(self.path) <= 12 else [*self.path[:6], "...", *self.path[-4:]]
+        return f"{self.reason} (at {'/'.join(str(key) for key in shown)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (JsonError, (self.reason, self.path))
+
+    def inside(self, key: object) -> None:
+        """Note that the offending part lies below `key`."""
+        self.path.insert(0, key if isinstance(key, (str, int)) else repr(key))
+
+
+class Pending:
+    """A value that is still being written: a node of a draft. `origin` is the frozen value it started from."""
+
+    __slots__ = ()
+    origin: FrozenDict | FrozenList
+
+    def frozen(self) -> FrozenDict | FrozenList:
+        """The value as it stands now; `origin` itself when nothing changed."""
+        raise TypeError("not a draft")
+
+    def record(self, path: tuple[str | int, ...], out: list[FrozenList]) -> bool:
+        """Append the ops from `origin` to the value as it stands; False when nothing of `origin` was kept."""
+        raise TypeError("not a draft")
+
+
+def _refuse(self: object, *_args: Any, **_kwargs: Any) -> NoReturn:
+    raise TypeError("a frozen JSON value cannot be changed; use thaw() for a copy that can")
+
+
+class FrozenDict(dict[str, Any]):
+    """An immutable JSON object. `FrozenDict(mapping)` is `freeze(mapping)`; `copy()` and `|` give plain dicts."""
+
+    __slots__ = ("_depth",)
+    _depth: int  # an upper bound of the containers nested here, this one included
+
+    def __new__(cls, value: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> FrozenDict:
+        return cast(FrozenDict, freeze(dict(value)))
+
+    def __init__(self, value: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
+        """Everything is done by `__new__`; running this again changes nothing."""
+
+    __setitem__ = __delitem__ = _refuse
+    __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> FrozenDict:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenDict:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (freeze, (thaw(self),))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+
+class FrozenList(list[Any]):
+    """An immutable JSON array. `FrozenList(items)` is `freeze(list(items))`; `copy()`, `+` and slices give plain lists."""
+
+    __slots__ = ("_depth",)
+    _depth: int
+
+    def __new__(cls, value: Iterable[Any] = ()) -> FrozenList:
+        return cast(FrozenList, freeze(list(value)))
+
+    def __init__(self, value: Iterable[Any] = ()) -> None:
+        """Everything is done by `__new__`; running this again changes nothing."""
+
+    __setitem__ = __delitem__ = _refuse
+    __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> FrozenList:
+        return self
+
+    def __deepcopy__(self, memo: object) -> FrozenList:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (freeze, (thaw(self),))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+
+def trusted_dict(items: dict[str, Any], depth: int) -> FrozenDict:
+    """Wrap a shallow copy of a dict whose keys and values are known to be clean and frozen."""
+    out = _dict_new(FrozenDict)
+    _dict_update(out, items)
+    out._depth = depth
+    return out
+
+
+def trusted_list(items: Iterable[Any], depth: int) -> FrozenList:
+    """Wrap a shallow copy of items that are known to be frozen."""
+    out = _list_new(FrozenList)
+    _list_extend(out, items[:] if type(items) is FrozenList else items)  # extending by a builtin list is a memory copy
+    out._depth = depth
+    return out
+
+
+def depth_bound(value: Any) -> int:
+    """An upper bound of the containers nested in a frozen value, in no time; a scalar has 0."""
+    kind = type(value)
+    return value._depth if kind is FrozenDict or kind is FrozenList else 0
+
+
+def check_depth(value: Any, level: int, limit: int = MAX_DEPTH) -> None:
+    """Raise JsonError when a frozen value placed below `level` containers nests too deeply."""
+    if level + depth_bound(value) > limit and level + _exact_depth(value) > limit:
+        raise _too_deep(limit)
+
+
+def _exact_depth(value: Any) -> int:
+    # Bounds only ever grow, so one that grew too far is measured again; without recursion, however deep it is.
+    level, deepest = [value], 0
+    while level := list({id(item): item for item in level if isinstance(item, (FrozenDict, FrozenList))}.values()):
+        deepest += 1
+        level = [child for item in level for child in (item.values() if isinstance(item, FrozenDict) else item)]
+    return deepest
+
+
+def _too_deep(limit: int) -> JsonError:
+    return JsonError(f"nested more than {limit} levels deep, or inside itself")
+
+
+def clean_text(text: str) -> str:
+    """The text with lone surrogates replaced by U+FFFD and pairs of them joined (contract 3.8); mostly `text` itself."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def utf16_length(text: str) -> int:
+    """The length of a text in UTF-16 code units, as the `t` op counts."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def freeze(value: Any) -> Any:
+    """A strict JSON deep copy of `value` that can never change; an already frozen value is returned as it is.
+
+    Accepted: None, bool, int, float, str, list, tuple, dict, drafts, and subclasses of these, which lose their class.
+    JsonError, naming the path: numbers that are not finite or have more than 4300 digits, keys that are not text, any
+    other type, more than MAX_DEPTH levels. Text and keys go through `clean_text`; of keys that become equal the last
+    one wins.
+    """
+    return freeze_within(value, MAX_DEPTH)
+
+
+def freeze_within(value: Any, limit: int) -> Any:
+    """`freeze` with another depth limit."""
+    kind = type(value)
+    if kind is FrozenDict or kind is FrozenList:
+        return value
+    if kind is str:
+        return clean_text(value)
+    try:
+        return _freeze(value, limit, limit)
+    except RecursionError:  # the caller's own stack was nearly used up
+        raise _too_deep(limit) from None
+
+
+def _freeze(value: Any, room: int, limit: int) -> Any:
+    kind = type(value)
+    if kind is int:
+        if -_INT_LIMIT < value < _INT_LIMIT:
+            return value
+        raise JsonError("an integer of more than 4300 digits is not JSON here")
+    if value is None or kind is bool:
+        return value
+    if kind is float:
+        if isfinite(value):
+            return value
+        raise JsonError(f"{value} is not JSON")
+    if kind is FrozenDict or kind is FrozenList:
+        check_depth(value, limit - room, limit)
+        return value
+    if kind is dict:
+        return _freeze_dict(value, room, limit)
+    if kind is list or kind is tuple:
+        return _freeze_list(value, room, limit)
+    return _freeze_odd(value, room, limit)
+
+
+def _freeze_odd(value: Any, room: int, limit: int) -> Any:
+    if isinstance(value, Pending):
+        return _freeze(value.frozen(), room, limit)
+    if isinstance(value, str):
+        return clean_text(str.__str__(value))
+    if isinstance(value, int):
+        return _freeze(int.__index__(value), room, limit)
+    if isinstance(value, float):
+        return _freeze(float.__float__(value), room, limit)
+    if isinstance(value, dict):
+        return _freeze_dict(dict(value), room, limit)
+    if isinstance(value, (list, tuple)):
+        return _freeze_list(list(value), room, limit)
+    raise JsonError(f"a {type(value).__name__} is not JSON")
+
+
+def _freeze_dict(value: dict[Any, Any], room: int, limit: int) -> FrozenDict:
+    if not room:
+        raise _too_deep(limit)
+    plain: dict[str, Any] = {}
+    depth = 0
+    key: Any = None
+    try:
+        for key, item in value.items():
+            kind = type(item)
+            if kind is str:
+                if not item.isascii():
+                    item = clean_text(item)
+            elif item is not None and kind is not bool:
+                item = _freeze(item, room - 1, limit)
+                kind = type(item)
+                if (kind is FrozenDict or kind is FrozenList) and item._depth > depth:
+                    depth = item._depth
+            plain[key if type(key) is str and key.isascii() else clean_key(key)] = item
+    except JsonError as error:
+        error.inside(key)
+        raise
+    return trusted_dict(plain, depth + 1)
+
+
+def _freeze_list(value: list[Any] | tuple[Any, ...], room: int, limit: int) -> FrozenList:
+    if not room:
+        raise _too_deep(limit)
+    plain: list[Any] = []
+    depth = 0
+    try:
+        for item in value:
+            kind = type(item)
+            if kind is str:
+                if not item.isascii():
+                    item = clean_text(item)
+            elif item is not None and kind is not bool:
+                item = _freeze(item, room - 1, limit)
+                kind = type(item)
+                if (kind is FrozenDict or kind is FrozenList) and item._depth > depth:
+                    depth = item._depth
+            plain.append(item)
+    except JsonError as error:
+        error.inside(len(plain))
+        raise
+    return trusted_list(plain, depth + 1)
+
+
+def clean_key(key: Any) -> str:
+    """A key as it is stored; JsonError when it is not text."""
+    if not isinstance(key, str):
+        raise JsonError(f"a key must be text, not {type(key).__name__}")
+    return clean_text(key if type(key) is str else str.__str__(key))
+
+
+def thaw(value: Any) -> Any:
+    """A deep copy made of plain dicts and lists, free to be changed; drafts are copied as they stand."""
+    if isinstance(value, Pending):
+        value = value.frozen()
+    if isinstance(value, dict):
+        return {key: thaw(item) if isinstance(item, (dict, list, Pending)) else item for key, item in value.items()}
+    if isinstance(value, list):
+        return [thaw(item) if isinstance(item, (dict, list, Pending)) else item for item in value]
+    return value
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two frozen values have one JSON text but for key order: 1, 1.0 and true differ, as do 0.0 and -0.0."""
+    if left is right:
+        return True
+    kind = type(left)
+    if kind is not type(right):
+        return False
+    if kind is FrozenDict:
+        return len(left) == len(right) and all(key in right and same(item, right[key]) for key, item in left.items())
+    if kind is FrozenList:
+        return len(left) == len(right) and all(map(same, left, right))
+    if kind is float:
+        return repr(left) == repr(right)
+    return bool(left == right)

@@ -1,0 +1,159 @@
+"""What a session file says happened: its tasks and recoveries as rows, beside the transcript (RECORDS 4, 7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from durable_tui.host.catalogue import SessionInfo
+from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
+from durable_tui.storage.protocol import Storage
+from durable_tui.storage.records import ConversationRecord, SubmissionRecord, TaskRecord
+
+
+@dataclass(slots=True, frozen=True)
+class Report:
+    """Everything but the transcript, which is read page by page. `recovery` is the `dt.recovery` value."""
+
+    info: SessionInfo
+    conversations: list[ConversationRecord]
+    tasks: list[dict[str, Any]]
+    submissions: list[SubmissionRecord]
+    recovery: dict[str, Any]
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "session": self.info.json(),
+            "tasks": self.tasks,
+            "submissions": self.submissions,
+            "recovery": self.recovery,
+        }
+
+
+async def gather(storage: Storage, info: SessionInfo) -> Report:
+    """Read the report of an open (read-only) store."""
+    recovery = await document_value(storage, "dt.recovery", SESSION_SCOPE) or {"deaths": []}
+    verdicts = newest_rows(recovery)
+    tasks: list[dict[str, Any]] = []
+    after = 0
+    while True:
+        page = await storage.tasks(after=after, limit=PAGE)
+        tasks += [task_row(task, verdicts.get(task["id"])) for task in page]
+        if len(page) < PAGE:
+            break
+        after = page[-1]["id"]
+    conversations: list[ConversationRecord] = []
+    after = 0
+    while len(found := await storage.conversations(after=after)) > 0:
+        conversations += found
+        after = found[-1]["id"]
+    submissions: list[SubmissionRecord] = []
+    after = 0
+    while len(some := await storage.submissions(after=after)) > 0:
+        submissions += some
+        after = some[-1]["id"]
+    return Report(info, conversations, tasks, submissions, recovery)
+
+
+def newest_rows(recovery: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """The newest row of each task that a death left behind."""
+    return {row["taskId"]: row for death in recovery.get("deaths") or () for row in death["tasks"]}
+
+
+def task_row(task: TaskRecord, found: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A task in the terms of a recovery row (RECORDS 4), with its status and outcome."""
+    state = task["state"]
+    checkpoint = state.get("checkpoint") or {}
+    row: dict[str, Any] = {
+        "taskId": task["id"],
+        "conversationId": task["conversationId"],
+        "kind": task["kind"],
+        "status": state["status"],
+    }
+    if checkpoint.get("phase"):
+        row["phase"] = checkpoint["phase"]
+    if state["status"] == "waiting":
+        row["waitingOn"] = state["on"]
+    outcome = state.get("outcome")
+    if outcome:
+        row["outcome"] = outcome["status"]
+        error = outcome.get("error") or {}
+        detail = error.get("message") or outcome.get("reason")
+        if detail:
+            row["detail"] = detail
+    for key in ("background", "abortRequested", "restarts", "startedAt", "endedAt"):
+        if task.get(key):
+            row[key] = task[key]
+    if found is not None:
+        for key in ("doing", "verdict", "rule", "seq", "at"):
+            if key in found:
+                row[key] = found[key]
+    return row
+
+
+async def entries_json(storage: Storage, report: Report) -> list[dict[str, Any]]:
+    """The conversations with their entries, each entry with the seq of its commit."""
+    found = []
+    for conversation in report.conversations:
+        entries = [{**item.record, "seq": item.seq} async for item in all_entries(storage, conversation["id"])]
+        found.append({**conversation, "entries": entries})
+    return found
+
+
+def clock(milliseconds: int | None) -> str:
+    """A time for people, in their own zone."""
+    if not milliseconds:
+        return "?"
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(milliseconds / 1000))
+
+
+def verdict_line(row: dict[str, Any]) -> str:
+    """One recovered task in a line: what it was, what was decided, by which rule, in which commit."""
+    kind = f"({row['kind']} {row['phase']})" if row.get("phase") else f"({row['kind']})"
+    words = [f"T{row['taskId']}", row.get("doing") or row["kind"], kind]
+    words.append("→ " + row["verdict"] if row.get("verdict") else "→ not decided yet")
+    if row.get("rule"):
+        words.append(f"by {row['rule']}")
+    if row.get("seq"):
+        words.append(f"in #{row['seq']}")
+    line = " ".join(words)
+    return f"{line}: {row['detail']}" if row.get("detail") else line
+
+
+def death_line(death: dict[str, Any]) -> str:
+    """One death in a line: who, when seen last, found when."""
+    last = f"#{death['lastSeq']} at {clock(death.get('lastAt'))}" if death.get("lastSeq") else "none"
+    return f"pid {death['pid']} on {death['host']} died; last commit {last}; found {clock(death.get('foundAt'))}"
+
+
+def recovery_lines(recovery: dict[str, Any]) -> Iterable[str]:
+    """All deaths and their tasks, oldest first."""
+    for death in recovery.get("deaths") or ():
+        yield death_line(death)
+        for row in death["tasks"]:
+            yield "  " + verdict_line(row)
+        if not death["tasks"]:
+            yield "  nothing was unfinished"
+
+
+def title_of(info: SessionInfo) -> str:
+    return info.title or f"session {info.short_id}"
+
+
+def header(report: Report) -> list[tuple[str, str]]:
+    """The facts above a transcript."""
+    info = report.info
+    found = [("session", info.id), ("file", str(Path(info.path))), ("directory", info.cwd), ("state", info.state)]
+    if info.model:
+        found.append(("model", info.model))
+    if info.cost is not None:
+        found.append(("cost", f"${info.cost:.4f}"))
+    found += [("made", clock(info.created_at)), ("last commit", clock(info.updated_at))]
+    if info.owner:
+        found.append(("owner", f"pid {info.owner['pid']} on {info.owner['host']}"))
+    if info.unfinished or info.queued:
+        found.append(("unfinished", f"{info.unfinished} tasks, {info.queued} queued"))
+    return found

@@ -1,0 +1,57 @@
+"""The host: a person's places, settings, sessions, and opening one for a front end (DESIGN 1)."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from durable_tui.host.catalogue import Catalogue, SessionInfo
+    from durable_tui.host.errors import ConfigError, HostError, ModelMissing, SessionUnknown
+    from durable_tui.host.opening import Host, Opened, open_session
+    from durable_tui.host.options import ScreenOptions
+    from durable_tui.host.paths import Paths
+    from durable_tui.host.prompt import PromptExtension
+    from durable_tui.host.settings import Config, load_config
+
+__all__ = [
+    "Catalogue",
+    "Config",
+    "ConfigError",
+    "Host",
+    "HostError",
+    "ModelMissing",
+    "Opened",
+    "Paths",
+    "PromptExtension",
+    "ScreenOptions",
+    "SessionInfo",
+    "SessionUnknown",
+    "load_config",
+    "open_session",
+]
+
+_LAZY = {
+    "Catalogue": "catalogue",
+    "Config": "settings",
+    "ConfigError": "errors",
+    "Host": "opening",
+    "HostError": "errors",
+    "ModelMissing": "errors",
+    "Opened": "opening",
+    "Paths": "paths",
+    "PromptExtension": "prompt",
+    "ScreenOptions": "options",
+    "SessionInfo": "catalogue",
+    "SessionUnknown": "errors",
+    "load_config": "settings",
+    "open_session": "opening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value

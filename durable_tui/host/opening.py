@@ -1,0 +1,213 @@
+"""Opening a session for a front end: storage, models, tools and prompt put together (DESIGN 1, 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from durable_tui.host.catalogue import SHORT, Catalogue
+from durable_tui.host.errors import HostError, ModelMissing
+from durable_tui.host.paths import Paths, private_folder
+from durable_tui.host.reading import SESSION_SCOPE, document_value
+from durable_tui.host.settings import Config, load_config
+
+if TYPE_CHECKING:
+    from durable_tui.harness.conversation import Conversation
+    from durable_tui.harness.extension import Extension, Registry
+    from durable_tui.harness.harness import Harness
+    from durable_tui.models.registry import Models
+    from durable_tui.storage.sqlite import SqliteStorage
+
+HOW_TO_GET_A_MODEL = (
+    "set a key such as OPENAI_API_KEY, ANTHROPIC_API_KEY or DEEPSEEK_API_KEY, or start a local server "
+    "(Ollama, llama.cpp, LM Studio, vLLM); choose with --model PROVIDER/MODEL; `durable-tui doctor` shows what is found"
+)
+
+
+@dataclass(slots=False, frozen=True)
+class Host:
+    """The person's places, configuration and environment variables, read once."""
+
+    paths: Paths
+    config: Config
+    env: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @classmethod
+    def load(cls, env: Mapping[str, str] | None = None) -> Host:
+        """Raises ConfigError when the configuration is wrong."""
+        env = os.environ if env is None else env
+        paths = Paths.from_env(env)
+        return cls(paths, load_config(paths.config), env)
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(self.paths)
+
+    def models(self) -> Models:
+        """All models this host knows; the caller closes them."""
+        from durable_tui.models.registry import Models
+
+        return Models.from_env(self.env, config=self.config.providers, home=self.paths.config.parent)
+
+
+@dataclass(slots=True)
+class Opened:
+    """An open session. `problem` is set once it refuses to go on; `harness.session_problem` then says why.
+
+    `model` is what the session asks, `PROVIDER/MODEL`; `created` says that this opening made the session; `warnings`
+    are sentences for the person.
+    """
+
+    harness: Harness
+    root: Conversation
+    storage: SqliteStorage
+    models: Models
+    registry: Registry
+    path: Path
+    model: str
+    created: bool
+    host: Host
+    session: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)
+    problem: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    @property
+    def short_id(self) -> str:
+        return self.id[-SHORT:]
+
+    async def close(self) -> None:
+        """Close everything in order; work goes on at the next opening. Idempotent."""
+        try:
+            await self.harness.close()
+        finally:
+            await self.models.close()
+        await self.host.catalogue.describe(self.path)
+
+
+async def open_session(
+    host: Host,
+    path: Path,
+    *,
+    directory: str,
+    model: str | None = None,
+    fallback_model: str | None = None,
+    create: bool = True,
+    extensions: Iterable[Extension] = (),
+) -> Opened:
+    """Own the session at `path`, made for `directory` when there is none and `create` allows it. Starts nothing.
+
+    `model` is asked for explicitly and becomes the session's; `fallback_model` is taken when none is found at all.
+    Raises HostError (configuration, model, directory) and what the storage raises; then nothing stays open.
+    """
+    from durable_tui.environment.local import LocalEnvironment
+    from durable_tui.harness.harness import Harness
+    from durable_tui.storage.sqlite import SqliteStorage
+
+    path = path.resolve()
+    created = not path.exists()
+    models = host.models()
+    harness: Harness | None = None
+    try:
+        # Before the file is made: a session that could never be asked anything should not come to be.
+        chosen = await choose_model(host, models, model, fallback=fallback_model) if created or model else None
+        if created and create:
+            make_room(host, path)
+        registry, warnings = make_registry(host, extensions)
+        storage = await SqliteStorage.open(path, host.config.durability, create=create)
+        # From here on the harness has the storage: its close closes it, its failed opening releases it.
+        harness = await Harness.open(
+            storage,
+            models=models,
+            registry=registry,
+            environment=LocalEnvironment.hiding(models.key_variables()),
+            settings=host.config.harness_settings(),
+        )
+        root = await harness.root(agent={"model": chosen, "cwd": directory} if chosen else {"cwd": directory})
+        agent = await root.agent()
+        stored = agent.get("model")
+        if chosen is None:
+            name = f"{stored['provider']}/{stored['modelId']}" if stored else None
+            chosen = await choose_model(host, models, name, stored=True, fallback=fallback_model)
+        provider, _, model_id = chosen.partition("/")
+        if stored != {"provider": provider, "modelId": model_id}:
+            await root.configure(model=chosen)
+        session = dict(await document_value(storage, "dt.session", SESSION_SCOPE) or {})
+        check_directory(agent.get("cwd") or session.get("cwd") or directory)
+        opened = Opened(
+            harness, root, storage, models, registry, path, chosen, created, host, session,
+            warnings=[*storage.warnings, *warnings],
+        )  # fmt: skip
+        harness.on_problem(lambda problem: opened.problem.set() if problem else opened.problem.clear())
+        if harness.session_problem:
+            opened.problem.set()
+        return opened
+    except BaseException:
+        if harness is not None:
+            await harness.close()
+        await models.close()
+        raise
+
+
+async def choose_model(
+    host: Host, models: Models, asked: str | None, *, stored: bool = False, fallback: str | None = None
+) -> str:
+    """The model by the order of DESIGN 3, checked as far as that goes without asking it. Raises ModelMissing."""
+    variable = host.env.get("DURABLE_TUI_MODEL", "").strip()
+    candidates = (
+        (asked, "this session's model" if stored else "--model"),
+        (variable, "DURABLE_TUI_MODEL"),
+        (host.config.model, f"model in {host.paths.config}"),
+    )
+    for name, source in candidates:
+        if not name:
+            continue
+        problem = models.problem(name)
+        if problem is None:
+            return name
+        advice = "; choose another with --model PROVIDER/MODEL" if stored else ""
+        raise ModelMissing(f"{source}, {name}: {problem}{advice}")
+    found = await asyncio.to_thread(models.default)
+    if found is None:
+        found = fallback
+    if found is None:
+        raise ModelMissing(f"there is no model to ask; {HOW_TO_GET_A_MODEL}")
+    return found
+
+
+def make_registry(host: Host, extensions: Iterable[Extension] = ()) -> tuple[Registry, list[str]]:
+    """The built-in prompt and tools, the person's own extensions, and those given; with warnings."""
+    from durable_tui.harness.extension import Registry
+    from durable_tui.host.plugins import install_plugins
+    from durable_tui.host.prompt import PromptExtension
+    from durable_tui.tools import CodingTools
+
+    registry = Registry()
+    registry.install(PromptExtension)
+    registry.install(CodingTools)
+    warnings = install_plugins(registry, host.paths.extensions)
+    for extension in extensions:
+        registry.install(extension)
+    return registry, warnings
+
+
+def make_room(host: Host, path: Path) -> None:
+    """The folder a new session goes to: ours is made, another one must exist."""
+    if path.parent == host.paths.sessions.resolve():
+        private_folder(path.parent)
+    elif not path.parent.is_dir():
+        raise HostError(f"{path.parent}: there is no such directory for the session; make it first")
+
+
+def check_directory(cwd: str) -> None:
+    """A session works in a directory; without it no tool could."""
+    if not os.path.isdir(cwd):
+        raise HostError(f"{cwd}: the session's directory does not exist any more; make it again to go on")

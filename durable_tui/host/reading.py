@@ -1,0 +1,120 @@
+"""Facts of a session file, read without owning it, through the storage's read-only door only (contract 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from durable_tui.storage.errors import StorageDamaged, StorageError, StorageForeign, StorageNewer
+from durable_tui.storage.protocol import Storage
+from durable_tui.storage.records import Scope, StoredEntry
+
+SESSION_SCOPE: Scope = {"kind": "session"}
+PAGE = 500
+
+
+@asynccontextmanager
+async def reading(path: Path) -> AsyncIterator[Storage]:
+    """The store of a session, read-only and closed at the end. Raises what the storage raises."""
+    from durable_tui.storage.sqlite import SqliteStorage
+
+    storage = await SqliteStorage.open(path, read_only=True)
+    try:
+        yield storage
+    finally:
+        await storage.close()
+
+
+async def document_value(storage: Storage, kind: str, scope: Scope) -> Any:
+    """The value of a live document, or None: its newest base with the deltas after it."""
+    from durable_tui.delta.ops import apply_ops
+
+    stored = await storage.document(kind, scope)
+    if stored is None:
+        return None
+    value = stored.base
+    for ops in stored.deltas:
+        value = apply_ops(value, ops)
+    return value
+
+
+def conversation_scope(conversation_id: int) -> Scope:
+    return {"kind": "conversation", "conversationId": conversation_id}
+
+
+async def all_entries(storage: Storage, conversation_id: int) -> AsyncIterator[StoredEntry]:
+    """The entries of a conversation in id order, page by page; no cursor stays open between pages."""
+    after = 0
+    while True:
+        page = await storage.entries(conversation_id, after=after, limit=PAGE)
+        for entry in page:
+            yield entry
+        if len(page) < PAGE:
+            return
+        after = page[-1].record["id"]
+
+
+async def facts(path: Path) -> dict[str, Any]:
+    """What a listing shows of one session, without its state: that depends on who lives (see `catalogue`).
+
+    Keys: `title?`, `cwd`, `createdAt`, `updatedAt`, `model?`, `unfinished`, `queued`, `cost?`, `opening?` (the newest
+    owner's row when it did not close in order), or `problem` and `message` for a file that cannot be read.
+    """
+    try:
+        async with reading(path) as storage:
+            return await _facts(storage)
+    except StorageNewer as error:
+        return {"problem": "newer", "message": str(error)}
+    except (StorageDamaged, StorageForeign, StorageError) as error:
+        return {"problem": "damaged", "message": str(error)}
+
+
+async def _facts(storage: Storage) -> dict[str, Any]:
+    session = await document_value(storage, "dt.session", SESSION_SCOPE) or {}
+    newest = await storage.commits(limit=1, reverse=True)
+    owners = await storage.owners(limit=1)
+    found: dict[str, Any] = {"cwd": session.get("cwd", ""), "unfinished": len(await storage.live_tasks()), "queued": 0}
+    found["updatedAt"] = newest[0].at if newest else session.get("createdAt", 0)
+    found["createdAt"] = session.get("createdAt") or (owners[0].opened_at if owners else found["updatedAt"])
+    title = session.get("title") or await _first_words(storage)
+    if title:
+        found["title"] = title
+    agent = await document_value(storage, "pi.agent", conversation_scope(1)) or {}
+    if agent.get("model"):
+        found["model"] = f"{agent['model']['provider']}/{agent['model']['modelId']}"
+    costs = []
+    for conversation in await storage.conversations():
+        scope = conversation_scope(conversation["id"])
+        inbox = await document_value(storage, "pi.inbox", scope) or {"items": []}
+        found["queued"] += len(inbox["items"])
+        usage = await document_value(storage, "pi.usage", scope) or {}
+        costs += [item["cost"]["total"] for item in usage.get("models", {}).values() if "cost" in item]
+    if costs:
+        found["cost"] = sum(costs)
+    if owners and owners[-1].closed_at is None:
+        owner = owners[-1]
+        found["opening"] = {
+            "epoch": owner.epoch, "pid": owner.pid, "host": owner.host, "bootId": owner.boot_id,
+            "startedAt": owner.process_started_at, "openedAt": owner.opened_at,
+        }  # fmt: skip
+    return found
+
+
+async def _first_words(storage: Storage) -> str | None:
+    """The beginning of the first input: what an untitled session is called."""
+    from durable_tui.models.messages import message_text
+
+    for entry in await storage.entries(1, limit=20):
+        if entry.record["kind"] == "pi.user":
+            for message in entry.record.get("model") or ():
+                return short_title(message_text(message)) or None
+    return None
+
+
+def short_title(text: str, width: int = 60) -> str:
+    """The first line of a text, cut to `width` characters."""
+    line = next((line.strip() for line in text.split("\n") if line.strip()), "")
+    line = "".join(character if character.isprintable() else " " for character in line)
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"

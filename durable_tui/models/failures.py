@@ -1,0 +1,334 @@
+"""What a failed attempt means: HTTP answers, error objects inside streams and transport errors become ModelError.
+
+Structured codes decide before texts, and wording of rate limits vetoes an overflow. Sources: the providers' documented
+errors and the overflow wordings seen in the wild.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC
+from typing import Any
+
+from durable_tui.models.provider import ErrorKind, ModelError
+from durable_tui.models.redact import one_line, redact
+
+_CODES: dict[str, ErrorKind] = {
+    "context_length_exceeded": "overflow",
+    "exceed_context_size_error": "overflow",
+    "model_context_window_exceeded": "overflow",
+    "request_too_large": "overflow",
+    "insufficient_quota": "quota",
+    "billing_error": "quota",
+    "billing_hard_limit_reached": "quota",
+    "billing_not_active": "quota",
+    "insufficient_balance": "quota",
+    "insufficient_credits": "quota",
+    "rate_limit_exceeded": "rate_limit",
+    "rate_limit_error": "rate_limit",
+    "too_many_requests": "rate_limit",
+    "resource_exhausted": "rate_limit",
+    "overloaded": "overloaded",
+    "overloaded_error": "overloaded",
+    "engine_overloaded": "overloaded",
+    "engine_overloaded_error": "overloaded",
+    "unavailable": "overloaded",
+    "unavailable_error": "overloaded",
+    "service_unavailable": "overloaded",
+    "server_error": "server",
+    "api_error": "server",
+    "internal": "server",
+    "internal_error": "server",
+    "internal_server_error": "server",
+    "timeout": "timeout",
+    "timeout_error": "timeout",
+    "authentication_error": "authentication",
+    "invalid_api_key": "authentication",
+    "permission_error": "authentication",
+    "permission_denied": "authentication",
+    "unauthenticated": "authentication",
+    "unauthorized": "authentication",
+    "not_found_error": "not_found",
+    "model_not_found": "not_found",
+    "content_filter": "refused",
+    "content_policy_violation": "refused",
+    "tool_use_failed": "malformed",
+    "invalid_prompt": "bad_request",
+    "invalid_request_error": "bad_request",
+    "invalid_argument": "bad_request",
+}
+# Too general to decide against the status or the text.
+_VAGUE = frozenset(
+    {"invalid_request_error", "invalid_argument", "api_error", "internal_error", "internal", "server_error"}
+)
+
+_OVERFLOW = re.compile(
+    "|".join(
+        (
+            r"context[_ ]length[_ ]exceeded",
+            r"maximum context length",
+            r"exceeds? the (?:model'?s )?context (?:window|length|size)",
+            r"exceeds the available context size",
+            r"input tokens exceed the configured limit",
+            r"prompt is too long",
+            r"prompt contains (?:at least )?\S+ (?:input )?tokens",
+            r"input length and `?max_tokens`? exceed context limit",
+            r"input is too long for (?:the )?requested model",
+            r"input token count.{0,40}exceeds the maximum",
+            r"too large for model with \S+ maximum context",
+            r"reduce the length of the (?:messages|prompt|input)",
+            r"maximum prompt length is \S+",
+            r"greater than the context length",
+            r"exceeded model token limit",
+            r"context window exceeds limit",
+            r"token count.{0,40}exceeds the limit of",
+            r"current length is \S+ while limit is",
+            r"`?inputs`? tokens \+ `?max_new_tokens`? must be",
+            r"too many tokens in (?:the )?(?:prompt|input|request)",
+        )
+    ),
+    re.IGNORECASE,
+)
+_VETO = re.compile(
+    r"rate[ _-]?limit|tokens per (?:minute|day|hour)|requests per|too many requests|quota|string_above_max_length"
+    r"|\bTP[MD]\b|\bRP[MD]\b|throttl",
+    re.IGNORECASE,
+)
+_BUSY = re.compile(r"overloaded|at capacity|loading model|service unavailable", re.IGNORECASE)
+_RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute", re.IGNORECASE)
+
+
+@dataclass(slots=True, frozen=True)
+class Endpoint:
+    """Who failed, for messages: the provider's name, its key (never shown), the variable it is in, and its base URL."""
+
+    name: str
+    key: str = field(default="", repr=False)
+    key_env: str | None = None
+    base_url: str = ""
+
+    def fail(self, text: str, kind: ErrorKind, **more: Any) -> ModelError:
+        """A ModelError whose message starts with the provider's name and holds no secret."""
+        return ModelError(f"{self.name}: {one_line(redact(text, (self.key,)))}", kind, **more)
+
+
+@dataclass(slots=True)
+class ErrorBody:
+    """What an error body says, whatever its shape: text for people, all text for matching, codes, a status in the body."""
+
+    text: str = ""
+    everything: str = ""
+    codes: list[str] = field(default_factory=list)
+    status: int | None = None
+    retry_after: float | None = None
+    flagged: bool = False
+
+
+def error_in(value: Any) -> Any | None:
+    """The error inside a JSON value of a stream or a 200 answer, or None when it carries none."""
+    if isinstance(value, list):
+        return next((error for item in value if (error := error_in(item)) is not None), None)
+    if not isinstance(value, dict):
+        return None
+    if value.get("error"):
+        return value
+    if value.get("object") == "error" or value.get("type") == "error":
+        return value
+    return None
+
+
+def read_error(body: Any) -> ErrorBody:
+    """Understand `{error: {...}}`, `{error: "..."}`, `[{error}]`, flat bodies, `{detail}`, JSON in strings, HTML, text."""
+    found = ErrorBody()
+    if isinstance(body, bytes):
+        body = body.decode("utf-8", "replace")
+    if isinstance(body, str):
+        found.everything = body
+        try:
+            body = json.loads(body)
+        except (ValueError, RecursionError):
+            found.text = _plain(body)
+            return found
+    else:
+        try:
+            found.everything = json.dumps(body, ensure_ascii=False, default=str)
+        except (ValueError, RecursionError):
+            found.everything = ""
+    _collect(body, found, 0)
+    if not found.text:
+        found.text = found.everything if found.everything not in ("{}", "[]", "null", '""') else ""
+    return found
+
+
+def _plain(text: str) -> str:
+    if re.match(r"\s*<(?:!doctype|html|\?xml)", text, re.IGNORECASE):
+        title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+        return title.group(1) if title else "a web page instead of an answer"
+    return text
+
+
+def _collect(value: Any, found: ErrorBody, depth: int) -> None:
+    if depth > 5:
+        return
+    if isinstance(value, list):
+        for item in value[:8]:
+            _collect(item, found, depth + 1)
+        return
+    if isinstance(value, str):
+        found.text = found.text or value
+        return
+    if not isinstance(value, dict):
+        return
+    for key in ("code", "type", "status"):
+        _code(value.get(key), found)
+    message = value.get("message")
+    error = value.get("error")
+    if isinstance(error, (dict, list)):
+        _collect(error, found, depth + 1)
+    elif isinstance(error, str) and error:
+        found.text = found.text or (f"{error}: {message}" if isinstance(message, str) and message else error)
+    if isinstance(message, str) and message:
+        found.text = found.text or message
+    elif isinstance(message, (dict, list)):
+        _collect(message, found, depth + 1)
+    for key in ("detail", "msg", "reason"):
+        if key in value and not found.text:
+            _collect(value[key], found, depth + 1)
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        found.flagged = found.flagged or bool(metadata.get("reasons") or metadata.get("flagged_input"))
+        raw = metadata.get("raw")
+        if isinstance(raw, str) and raw and raw not in found.text:
+            found.text = f"{found.text}: {raw}" if found.text else raw
+    details = value.get("details")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and isinstance(delay := detail.get("retryDelay"), str):
+            found.retry_after = _seconds(delay.removesuffix("s"))
+
+
+def _code(code: Any, found: ErrorBody) -> None:
+    if isinstance(code, str) and code.isascii() and code.isdigit():
+        code = int(code)
+    if isinstance(code, bool) or code is None:
+        return
+    if isinstance(code, int):
+        if 400 <= code < 600:
+            found.status = found.status or code
+    elif isinstance(code, str):
+        found.codes.append(code.lower())
+
+
+def classify(
+    endpoint: Endpoint,
+    status: int | None,
+    body: Any,
+    headers: Mapping[str, str] | None = None,
+    *,
+    usage: dict[str, Any] | None = None,
+) -> ModelError:
+    """The ModelError for an error answer (`status` >= 300) or, with no status or 200, for an error object in a stream."""
+    headers = headers or {}
+    error = read_error(body)
+    if status is None or status < 300:
+        status = error.status
+    wait = retry_after(headers)
+    if wait is None:
+        wait = error.retry_after
+    kind = _kind(status, error, wait)
+    verdict = headers.get("x-should-retry", "").lower()
+    if verdict == "true" and kind == "bad_request":
+        kind = "server"
+    elif verdict == "false" and kind in ("rate_limit", "server", "overloaded", "timeout"):
+        kind = "quota" if kind == "rate_limit" else "bad_request"
+    text = error.text or _BARE.get(kind, "the request failed")
+    if status is not None:
+        text = f"{one_line(text)} (HTTP {status})"
+    if kind == "authentication":
+        source = f"the key in {endpoint.key_env}" if endpoint.key_env else "the key"
+        text += f"; check {source}" if endpoint.key else f"; {endpoint.key_env or 'a key'} is not set"
+    elif kind == "not_found":
+        text += "; check the model's name and the base URL"
+    return endpoint.fail(text, kind, status=status, retry_after=wait, usage=usage)
+
+
+_BARE: dict[ErrorKind, str] = {
+    "overflow": "the request is too large",
+    "rate_limit": "too many requests",
+    "overloaded": "the server is overloaded",
+    "server": "the server failed",
+    "timeout": "the server timed out",
+    "authentication": "the server refused the key",
+    "quota": "no credit left",
+    "not_found": "not found",
+    "refused": "refused by the provider's filter",
+    "configuration": "the server redirects elsewhere; check the base URL",
+}
+
+
+def _kind(status: int | None, error: ErrorBody, wait: float | None) -> ErrorKind:
+    codes = [code for code in error.codes if code in _CODES]
+    for code in codes:
+        if code not in _VAGUE:
+            return _CODES[code]
+    if status == 413:
+        return "rate_limit" if _RATE.search(error.everything) else "overflow"
+    if status == 429:
+        return "rate_limit"
+    if status == 402:
+        # A limit on requests in flight is reported so by some, with the time to wait.
+        return "quota" if wait is None else "rate_limit"
+    if status in (401, 403):
+        return "refused" if status == 403 and error.flagged else "authentication"
+    if status != 404 and _OVERFLOW.search(error.everything) and not _VETO.search(error.everything):
+        return "overflow"
+    if status is None:
+        if _BUSY.search(error.text):
+            return "overloaded"
+        if _RATE.search(error.text):
+            return "rate_limit"
+        # Without a status an unknown error is taken for the server's, so it is tried again.
+        return next((_CODES[code] for code in codes), "server")
+    if status == 404:
+        return "not_found"
+    if status in (408, 504):
+        return "timeout"
+    if status in (503, 529):
+        return "overloaded"
+    if status >= 500 or status in (409, 425):
+        return "server"
+    if status < 400:
+        return "configuration"
+    return "bad_request"
+
+
+def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Seconds to wait as the server gave them (`retry-after-ms`, seconds, or a date); None when absent or garbage."""
+    exact = _seconds(headers.get("retry-after-ms"))
+    if exact is not None:
+        return exact / 1000
+    given = headers.get("retry-after")
+    if given is None:
+        return None
+    seconds = _seconds(given)
+    if seconds is not None:
+        return seconds
+    try:
+        date = email.utils.parsedate_to_datetime(given.strip())
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0.0, date.timestamp() - (time.time() if now is None else now))
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None or not re.fullmatch(r"\s*\d+(?:\.\d*)?\s*", text, re.ASCII):
+        return None
+    value = float(text)
+    return value if math.isfinite(value) else None

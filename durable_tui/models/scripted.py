@@ -1,0 +1,236 @@
+"""The provider without a model: turns from a script, streamed like an answer (DESIGN 3).
+
+A script is a list of turns `{"text"?, "thinking"?, "calls"?: [{"name", "args"?}], "delay"?, "error"?}`, from a JSON file or
+registered by name, or a callable `(messages, tools) -> turn`. The turn is the number of assistant messages since the
+last user message (failed and aborted ones do not count), so a restart continues where it was. For the same reason an
+`error` is raised at every attempt of its turn: no count of attempts survives a restart. `error` is a text or
+`{message, kind?, status?, retry_after?}` and comes after the turn's text and thinking; `delay` is in seconds, spread
+over the turn. Tokens are estimated, the cost is not known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from durable_tui.models.chat_request import UNSENT
+from durable_tui.models.jsontext import encode, strict
+from durable_tui.models.known import SCRIPTED
+from durable_tui.models.messages import AssistantMessage
+from durable_tui.models.provider import (
+    BlockDelta,
+    BlockStart,
+    ErrorKind,
+    Finished,
+    ModelError,
+    ModelRequest,
+    StreamEvent,
+)
+from durable_tui.models.usage import estimate_tokens, estimated_usage
+
+Turn = dict[str, Any]
+TurnFunction = Callable[[list[dict[str, Any]], list[dict[str, Any]]], Turn]
+Script = Sequence[Turn] | TurnFunction
+
+PAST_THE_END = "The script has no more turns."
+_KEYS = frozenset({"text", "thinking", "calls", "delay", "error"})
+_scripts: dict[str, Script] = {}
+
+
+def register_script(name: str, turns: Script) -> None:
+    """Make `scripted/NAME` available in this process. Raises ValueError when a turn is not shaped as above."""
+    if not callable(turns):
+        check_turns(turns)
+    _scripts[name] = turns
+
+
+def script_names() -> list[str]:
+    """The names registered, the built-in tour included."""
+    _load_tour()
+    return sorted(_scripts)
+
+
+def check_turns(turns: Any) -> list[Turn]:
+    """The turns if they are shaped as above; raises ValueError saying which is not and why."""
+    if not isinstance(turns, (list, tuple)):
+        raise ValueError("a script is a list of turns")
+    for number, turn in enumerate(turns):
+        if not isinstance(turn, dict):
+            raise ValueError(f"turn {number} is no object")
+        if unknown := set(turn) - _KEYS:
+            raise ValueError(f"turn {number} has an unknown key {sorted(unknown)[0]!r}")
+        for key in ("text", "thinking"):
+            if not isinstance(turn.get(key, ""), str):
+                raise ValueError(f"turn {number}: {key} is no text")
+        delay = turn.get("delay", 0)
+        if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay < float("inf"):
+            raise ValueError(f"turn {number}: delay is no number of seconds")
+        error = turn.get("error", "")
+        if not isinstance(error, (str, dict)) or (
+            isinstance(error, dict) and error.get("kind", "server") not in _KINDS
+        ):
+            raise ValueError(f"turn {number}: error is a text or {{message, kind, status, retry_after}}")
+        calls = turn.get("calls", [])
+        if not isinstance(calls, list) or not all(_is_call(call) for call in calls):
+            raise ValueError(f"turn {number}: calls is a list of {{name, args}}")
+    return list(turns)
+
+
+_KINDS = frozenset(get_args(ErrorKind))
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, dict) and isinstance(call.get("name"), str) and isinstance(call.get("args", {}), dict)
+
+
+def turn_number(messages: list[dict[str, Any]]) -> int:
+    """How many answers stand since the last user message."""
+    count = 0
+    for message in reversed(messages):
+        if message.get("role") == "user":
+            break
+        if message.get("role") == "assistant" and message.get("stopReason") not in UNSENT:
+            count += 1
+    return count
+
+
+class ScriptedProvider:
+    """`scripts` maps model ids to scripts or to the path of a JSON file; without it the registered ones are meant.
+
+    With `script` every model id follows that one file.
+    """
+
+    api = SCRIPTED
+
+    def __init__(
+        self,
+        name: str = SCRIPTED,
+        *,
+        script: str | Path | None = None,
+        scripts: Mapping[str, Script] | None = None,
+    ) -> None:
+        self.name = name
+        self._path = Path(script) if script is not None else None
+        self._scripts = scripts
+        self._loaded: tuple[tuple[int, int], list[Turn]] | None = None
+
+    def problem(self, model_id: str) -> str | None:
+        """Why this script cannot be followed, or None."""
+        try:
+            self._script(model_id)
+        except ModelError as error:
+            return str(error)
+        return None
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        """The next turn. Raises ModelError: the turn's own, or `configuration` when there is no such script."""
+        script = self._script(request.model.model_id)
+        turn = _turn(script, request)
+        blocks: list[dict[str, Any]] = []
+        pieces = [_pieces(turn.get(key, "")) for key in ("thinking", "text")]
+        calls = turn.get("calls", [])
+        delay = float(turn.get("delay", 0))
+        pause = delay / max(1, sum(map(len, pieces)) + len(calls))
+        if not (any(pieces) or calls):
+            await asyncio.sleep(delay)
+        for kind, texts in zip(("thinking", "text"), pieces, strict=True):
+            if texts:
+                blocks.append({"type": kind, kind: ""})
+                yield BlockStart(len(blocks) - 1, dict(blocks[-1]))
+            for text in texts:
+                await asyncio.sleep(pause)
+                blocks[-1][kind] += text
+                yield BlockDelta(len(blocks) - 1, text)
+        if turn.get("error"):
+            raise _error(self.name, turn["error"])
+        for position, call in enumerate(calls):
+            await asyncio.sleep(pause)
+            block = {"type": "toolCall", "id": _call_id(request, position, call["name"]), "name": call["name"]}
+            arguments = strict(call.get("args", {}))
+            blocks.append({**block, "arguments": arguments})
+            yield BlockStart(len(blocks) - 1, {**block, "arguments": {}})
+            yield BlockDelta(len(blocks) - 1, encode(arguments).decode())
+        yield Finished(self._message(request, blocks, bool(calls)))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _message(self, request: ModelRequest, blocks: list[dict[str, Any]], calls: bool) -> AssistantMessage:
+        prompt = estimate_tokens(request.system, request.messages, request.tools)
+        return {
+            "role": "assistant",
+            "content": blocks,
+            "api": self.api,
+            "provider": request.model.provider,
+            "model": request.model.model_id,
+            "usage": estimated_usage(prompt, estimate_tokens(blocks)),
+            "stopReason": "toolUse" if calls else "stop",
+            "timestamp": int(time.time() * 1000),
+        }
+
+    def _script(self, model_id: str) -> Script:
+        if self._path is not None:
+            return self._file(self._path)
+        if self._scripts is None:
+            _load_tour()
+        scripts = _scripts if self._scripts is None else self._scripts
+        script = scripts.get(model_id)
+        if script is None:
+            names = ", ".join(sorted(scripts)) or "none"
+            raise ModelError(f"{self.name}: there is no script {model_id!r} (known: {names})", "configuration")
+        return script
+
+    def _file(self, path: Path) -> list[Turn]:
+        """The file's turns, read again when it changed."""
+        try:
+            stat = path.stat()
+            mark = (stat.st_mtime_ns, stat.st_size)
+            if self._loaded is None or self._loaded[0] != mark:
+                self._loaded = (mark, check_turns(json.loads(path.read_text("utf-8"))))
+        except OSError as error:
+            raise ModelError(f"{self.name}: cannot read the script {path}: {error.strerror}", "configuration") from None
+        except (ValueError, RecursionError) as error:
+            raise ModelError(f"{self.name}: the script {path} is not usable: {error}", "configuration") from None
+        return self._loaded[1]
+
+
+def _turn(script: Script, request: ModelRequest) -> Turn:
+    if callable(script):
+        return script(request.messages, request.tools)
+    number = turn_number(request.messages)
+    return script[number] if number < len(script) else {"text": PAST_THE_END}
+
+
+def _pieces(text: str) -> list[str]:
+    """Words and the spaces after them, long ones cut: what a model's deltas look like."""
+    return re.findall(r"\S{1,12}\s*|\s+", strict(text))
+
+
+def _call_id(request: ModelRequest, position: int, name: str) -> str:
+    """The same for the same request, so that a repeated attempt makes the same call; else unique in the session."""
+    messages = request.messages
+    last = messages[-1] if messages else {}
+    text = f"{request.session_id}\n{position}\n{name}\n{json.dumps(last, sort_keys=True, default=str)}"
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"call_{len(messages)}_{turn_number(messages)}_{position}_{digest}"
+
+
+def _error(name: str, error: str | dict[str, Any]) -> ModelError:
+    if isinstance(error, str):
+        error = {"message": error}
+    kind = cast(ErrorKind, error.get("kind", "server"))
+    message = f"{name}: {error.get('message', 'the script says that this attempt fails')}"
+    return ModelError(message, kind, status=error.get("status"), retry_after=error.get("retry_after"))
+
+
+def _load_tour() -> None:
+    if "tour" not in _scripts:
+        from durable_tui.models.tour import tour
+
+        _scripts["tour"] = tour

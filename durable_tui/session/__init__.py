@@ -1,0 +1,33 @@
+"""The commit line, transactions, documents and watches (contract 3, 5, 13)."""
+
+from durable_tui.session.documents import DocumentDefinition, DocumentDraft, DocumentState
+from durable_tui.session.errors import (
+    DocumentRefused,
+    NestedCommit,
+    ReadAfterWrite,
+    SessionClosed,
+    SessionError,
+    SessionPoisoned,
+    TransactionClosed,
+)
+from durable_tui.session.session import Commit, Session
+from durable_tui.session.transaction import Transaction
+from durable_tui.session.watch import Frame, Watch
+
+__all__ = [
+    "Commit",
+    "DocumentDefinition",
+    "DocumentDraft",
+    "DocumentRefused",
+    "DocumentState",
+    "Frame",
+    "NestedCommit",
+    "ReadAfterWrite",
+    "Session",
+    "SessionClosed",
+    "SessionError",
+    "SessionPoisoned",
+    "Transaction",
+    "TransactionClosed",
+    "Watch",
+]

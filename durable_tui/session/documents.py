@@ -1,0 +1,121 @@
+"""Document definitions and their addresses (contract 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from durable_tui.delta import DraftRoot, FrozenDict
+from durable_tui.session.errors import TransactionClosed
+from durable_tui.storage.records import DocumentRecord, Scope
+
+ScopeKind = Literal["session", "conversation", "task"]
+Address = tuple[str, str, int, str | None]
+
+
+@dataclass(slots=True, frozen=True)
+class DocumentDefinition:
+    """A kind of document.
+
+    `initial()` gives the value of a new one; `migrate(value, version)` takes an older value to this version, purely.
+    `checkpoint(value, deltas)` asks for a base instead of a delta; `deltas` counts those since the last base.
+    `history` and `fork` exist on conversation documents only (contract 5.3).
+    """
+
+    kind: str
+    scope: ScopeKind
+    initial: Callable[[], Any]
+    version: int = 1
+    history: Literal["latest", "rewindable"] | None = None
+    fork: Literal["asOf", "current", "initial"] | None = None
+    checkpoint: Callable[[Any, int], bool] | None = None
+    migrate: Callable[[Any, int], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scope != "conversation" and (self.history or self.fork):
+            raise ValueError(f"document {self.kind}: history and fork exist on conversation documents only")
+        if self.fork == "asOf" and self.history != "rewindable":
+            raise ValueError(f"document {self.kind}: fork asOf needs history rewindable")
+
+    def address(self, owner_id: int = 0, key: str | None = None) -> Address:
+        if (self.scope == "session") != (owner_id == 0):
+            raise ValueError(f"document {self.kind}: a {self.scope} document needs {'no' if owner_id else 'an'} owner")
+        return (self.kind, self.scope, owner_id, key)
+
+    def scope_of(self, owner_id: int) -> Scope:
+        if self.scope == "session":
+            return {"kind": "session"}
+        if self.scope == "conversation":
+            return {"kind": "conversation", "conversationId": owner_id}
+        return {"kind": "task", "taskId": owner_id}
+
+
+@dataclass(slots=True, frozen=True)
+class DocumentState:
+    """A document as committed: its record, the version and value stored, and the deltas since its last base."""
+
+    record: DocumentRecord
+    version: int
+    value: Any
+    deltas: int
+
+
+@dataclass(slots=True, frozen=True)
+class DocumentChange:
+    """One document's part in a commit. `value` is None and `retired` True when it ended."""
+
+    address: Address
+    record: DocumentRecord
+    ops: tuple[Any, ...]
+    value: Any
+    previous: Any
+    retired: bool = False
+    created: bool = False
+
+
+class DocumentDraft:
+    """A document inside a transaction: read and change `.value`; `retire()` ends this incarnation."""
+
+    __slots__ = ("_retired", "_root", "definition", "key", "migrated", "owner_id", "state")
+
+    def __init__(
+        self, definition: DocumentDefinition, owner_id: int, key: str | None, state: DocumentState | None, base: Any
+    ) -> None:
+        self.definition = definition
+        self.owner_id = owner_id
+        self.key = key
+        self.state = state
+        self.migrated = state is not None and state.version < definition.version
+        self._root = DraftRoot(base)
+        self._retired = False
+
+    @property
+    def value(self) -> Any:
+        if self._retired:
+            raise TransactionClosed(f"document {self.definition.kind} was retired in this commit")
+        return self._root.value
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        if self._retired:
+            raise TransactionClosed(f"document {self.definition.kind} was retired in this commit")
+        self._root.value = value
+
+    @property
+    def retired(self) -> bool:
+        return self._retired
+
+    def retire(self) -> None:
+        self._retired = True
+
+    def seal(self) -> tuple[Any, list[Any]]:
+        return self._root.seal()
+
+    def close(self) -> None:
+        self._root.close()
+
+
+def empty_object() -> Any:
+    """The usual initial value."""
+    return FrozenDict()

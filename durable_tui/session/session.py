@@ -1,0 +1,337 @@
+"""The commit line: one commit at a time, stored before it is seen (contract 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Literal
+
+from durable_tui.delta import apply_ops
+from durable_tui.session.documents import Address, DocumentChange, DocumentDefinition, DocumentState
+from durable_tui.session.errors import DocumentRefused, NestedCommit, SessionClosed, SessionPoisoned
+from durable_tui.session.transaction import Transaction
+from durable_tui.storage.errors import Fenced, StorageRejected
+from durable_tui.storage.protocol import Storage
+from durable_tui.storage.records import (
+    Batch,
+    ConversationRecord,
+    EntryRecord,
+    Scope,
+    SubmissionRecord,
+    TaskRecord,
+)
+
+log = logging.getLogger(__name__)
+
+SessionState = Literal["open", "poisoned", "fenced", "closed"]
+Preparer = Callable[[Transaction], Awaitable[None]]
+
+
+@dataclass(slots=True, frozen=True)
+class Commit:
+    """What one commit stored, as observers see it. `tasks` pairs each task as it was (None: new) with as it is."""
+
+    seq: int
+    at: int
+    conversations: tuple[ConversationRecord, ...]
+    entries: tuple[EntryRecord, ...]
+    submissions: tuple[SubmissionRecord, ...]
+    tasks: tuple[tuple[TaskRecord | None, TaskRecord], ...]
+    documents: tuple[DocumentChange, ...]
+
+
+Observer = Callable[[Commit], None]
+_current: ContextVar[Transaction | None] = ContextVar("durable_tui_transaction", default=None)
+
+
+class Session:
+    """One opened store and the state committed to it. Open with `Session.open`; commits go through `commit()`.
+
+    `tasks` holds the live tasks, `submissions` the unsettled ones seen so far, `conversations` all conversations.
+    """
+
+    def __init__(self, storage: Storage, *, now: Callable[[], int] | None = None) -> None:
+        self.storage = storage
+        self.state: SessionState = "open"
+        self.reason: str | None = None
+        self.tasks: dict[int, TaskRecord] = {}
+        self.conversations: dict[int, ConversationRecord] = {}
+        self.submissions: dict[int, SubmissionRecord] = {}
+        self.seq = 0
+        self.at = 0
+        self.preparers: list[Preparer] = []
+        self.on_state: Callable[[], None] | None = None
+        self._observers: list[Observer] = []
+        self.task_documents: dict[int, set[Address]] = {}
+        self._documents: dict[Address, DocumentState] = {}
+        self._absent: set[Address] = set()
+        self._line = asyncio.Lock()
+        self.now = now or _milliseconds
+
+    @classmethod
+    async def open(cls, storage: Storage, *, now: Callable[[], int] | None = None) -> Session:
+        """Load what lives in memory: the live tasks and the conversations. Starts and writes nothing."""
+        session = cls(storage, now=now)
+        after = 0
+        while page := await storage.conversations(after=after):
+            session.conversations.update((record["id"], record) for record in page)
+            after = page[-1]["id"]
+        session.tasks = {task["id"]: task for task in await storage.live_tasks()}
+        for task_id in session.tasks:
+            for stored in await storage.documents({"kind": "task", "taskId": task_id}):
+                address = (stored.record["kind"], "task", task_id, stored.record.get("key"))
+                session.task_documents.setdefault(task_id, set()).add(address)
+        for row in await storage.commits(reverse=True, limit=1):
+            session.seq, session.at = row.seq, row.at
+        return session
+
+    # -- the line ------------------------------------------------------------------------------------------------
+
+    def commit(self, *, flush: bool = True) -> CommitScope:
+        """`async with session.commit() as tx:` runs the body alone and stores what it wrote as one transaction.
+
+        Raises NestedCommit inside another commit's body, SessionPoisoned, SessionClosed or Fenced when the session is
+        no longer open, StorageRejected when nothing took effect. `flush=False` for what may be lost with the power
+        (contract 4.1).
+        """
+        return CommitScope(self, flush)
+
+    def check_open(self) -> None:
+        """Raise when the session no longer admits commits, with the reason."""
+        if self.state == "poisoned":
+            raise SessionPoisoned(f"the session is poisoned ({self.reason}); close it and open it again")
+        if self.state == "fenced":
+            raise Fenced(self.reason or "another process owns this session now")
+        if self.state == "closed":
+            raise SessionClosed("the session is closed")
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` synchronously with every commit, on the line; returns how to stop that."""
+        self._observers.append(observer)
+
+        def stop() -> None:
+            if observer in self._observers:
+                self._observers.remove(observer)
+
+        return stop
+
+    async def close(self) -> None:
+        """Let the commit in flight settle, then close the store in order. Idempotent."""
+        if self.state == "closed":
+            return
+        async with self._line:
+            clean = self.state == "open"
+            self.state = "closed"
+            self._changed_state()
+            if clean:
+                await self.storage.close()
+            else:
+                await self.storage.abandon()
+
+    async def finish(self, tx: Transaction) -> None:
+        """Seal, store, adopt, let observers capture (contract 3.2). Called by CommitScope, on the line."""
+        try:
+            tx.end_body()
+            for prepare in self.preparers:
+                await prepare(tx)
+            batch, changes = tx.seal()
+        except BaseException:
+            tx.drop()
+            raise
+        if batch is None:
+            return
+        cancelled = await self._store(batch)
+        try:
+            commit = self._adopt(tx, batch, changes)
+        except Exception as error:  # re-raised
+            self._fail("poisoned", f"taking over a stored commit failed: {error}")
+            raise
+        for observer in list(self._observers):
+            try:
+                observer(commit)
+            except Exception:
+                log.exception("a commit observer failed")
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _store(self, batch: Batch) -> bool:
+        storing = asyncio.ensure_future(self.storage.commit(batch))
+        cancelled = False
+        while not storing.done():
+            try:
+                await asyncio.shield(storing)
+            except asyncio.CancelledError:
+                if storing.cancelled():
+                    break
+                cancelled = True
+            except Exception:
+                break
+        if storing.cancelled():
+            self._fail("poisoned", "the store was interrupted")
+            raise SessionPoisoned("the store was interrupted; close the session and open it again")
+        error = storing.exception()
+        if error is None:
+            return cancelled
+        if isinstance(error, Fenced):
+            self._fail("fenced", str(error))
+        elif not isinstance(error, StorageRejected):
+            self._fail("poisoned", str(error) or type(error).__name__)
+        raise error
+
+    def _fail(self, state: Literal["poisoned", "fenced"], reason: str) -> None:
+        self.state = state
+        self.reason = reason
+        self._changed_state()
+
+    def _changed_state(self) -> None:
+        if self.on_state is not None:
+            self.on_state()
+
+    def _adopt(
+        self, tx: Transaction, batch: Batch, changes: list[tuple[DocumentChange, DocumentState | None]]
+    ) -> Commit:
+        self.seq, self.at = batch.seq, batch.at
+        self.conversations.update(tx.conversations)
+        pairs: list[tuple[TaskRecord | None, TaskRecord]] = []
+        for task_id, task in tx.tasks.items():
+            pairs.append((self.tasks.get(task_id), task))
+            if task["state"]["status"] == "terminal":
+                self.tasks.pop(task_id, None)
+            else:
+                self.tasks[task_id] = task
+        for submission_id, submission in tx.submissions.items():
+            if submission["status"] in ("queued", "placed"):
+                self.submissions[submission_id] = submission
+            else:
+                self.submissions.pop(submission_id, None)
+        for change, state in changes:
+            _, scope_kind, owner_id, _ = change.address
+            if scope_kind == "task" and change.created:
+                self.task_documents.setdefault(owner_id, set()).add(change.address)
+            if state is None:
+                self._documents.pop(change.address, None)
+                self._absent.add(change.address)
+            else:
+                self._documents[change.address] = state
+                self._absent.discard(change.address)
+        return Commit(
+            batch.seq,
+            batch.at,
+            tuple(batch.conversations),
+            tuple(batch.entries),
+            tuple(batch.submissions),
+            tuple(pairs),
+            tuple(change for change, _ in changes),
+        )
+
+    # -- committed state -----------------------------------------------------------------------------------------
+
+    async def load_submission(self, submission_id: int) -> SubmissionRecord | None:
+        """A submission as committed, for a commit's body; unsettled ones stay in memory. Only on the line."""
+        known = self.submissions.get(submission_id)
+        if known is not None:
+            return known
+        record = await self.storage.submission(submission_id)
+        if record is not None and record["status"] in ("queued", "placed"):
+            self.submissions[submission_id] = record
+        return record
+
+    def cached_document(self, address: Address) -> DocumentState | None:
+        return self._documents.get(address)
+
+    def is_absent(self, address: Address) -> bool:
+        return address in self._absent
+
+    async def load_document(self, address: Address) -> DocumentState | None:
+        """A document as committed, with all its deltas applied; None when there is none."""
+        known = self._documents.get(address)
+        if known is not None or address in self._absent:
+            return known
+        kind, scope_kind, owner_id, key = address
+        scope: Scope = {"kind": "session"}
+        if scope_kind == "conversation":
+            scope = {"kind": "conversation", "conversationId": owner_id}
+        elif scope_kind == "task":
+            scope = {"kind": "task", "taskId": owner_id}
+        seq = self.seq
+        stored = await self.storage.document(kind, scope, key)
+        raced = self._documents.get(address)
+        if raced is not None:
+            return raced
+        if stored is None:
+            if seq == self.seq:
+                self._absent.add(address)
+            return None
+        value = stored.base
+        for ops in stored.deltas:
+            value = apply_ops(value, ops)
+        state = DocumentState(stored.record, stored.version, value, len(stored.deltas))
+        if seq == self.seq:
+            self._documents[address] = state
+        return state
+
+    async def value(self, definition: DocumentDefinition, owner_id: int = 0, key: str | None = None) -> Any:
+        """A document's committed value, or its initial one when it does not exist. Raises DocumentRefused (5.4)."""
+        state = await self.load_document(definition.address(owner_id, key))
+        if state is None:
+            return definition.initial()
+        if state.version > definition.version:
+            raise DocumentRefused(
+                f"document {definition.kind} is stored with version {state.version}; "
+                f"this program knows version {definition.version}"
+            )
+        if state.version < definition.version and definition.migrate is not None:
+            return definition.migrate(state.value, state.version)
+        return state.value
+
+
+class CommitScope:
+    """The `async with` of one commit."""
+
+    __slots__ = ("_flush", "_session", "_token", "_tx")
+
+    def __init__(self, session: Session, flush: bool) -> None:
+        self._session = session
+        self._flush = flush
+        self._tx: Transaction | None = None
+        self._token: Token[Transaction | None] | None = None
+
+    async def __aenter__(self) -> Transaction:
+        outer = _current.get()
+        if outer is not None and not outer.closed and outer.session is self._session:
+            raise NestedCommit("a commit was begun inside another commit's body; it would wait for itself")
+        self._session.check_open()
+        await self._session._line.acquire()
+        try:
+            self._session.check_open()
+            self._tx = Transaction(self._session, flush=self._flush)
+            self._token = _current.set(self._tx)
+        except BaseException:
+            self._session._line.release()
+            raise
+        return self._tx
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._tx is not None and self._token is not None
+        _current.reset(self._token)
+        try:
+            if error is not None:
+                self._tx.drop()
+            else:
+                await self._session.finish(self._tx)
+        finally:
+            self._session._line.release()
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000
+
+
+__all__ = ["Commit", "CommitScope", "Observer", "Session"]

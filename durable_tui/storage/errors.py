@@ -1,0 +1,53 @@
+"""Errors of the store. All are raised before anything is published (contract 3.6, 4.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class StorageError(Exception):
+    """Anything the store refuses or fails. The message is one sentence fit for a person."""
+
+
+class StorageRejected(StorageError):
+    """Nothing of the batch took effect; the session goes on (contract 3.6). `full` says it was for lack of space."""
+
+    def __init__(self, message: str, *, full: bool = False) -> None:
+        super().__init__(message)
+        self.full = full
+
+
+class StorageUncertain(StorageError):
+    """Nobody can say whether the batch took effect: the session is poisoned (contract 3.6)."""
+
+
+class Fenced(StorageError):
+    """Another process owns the store now; certain, and fatal to this owner (contract 4.2)."""
+
+
+class SessionLocked(StorageError):
+    """Another process owns the store (contract 4.2).
+
+    `owner` is `{pid, host, startedAt}` (milliseconds) as far as known.
+    """
+
+    def __init__(self, message: str, owner: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.owner = owner or {}
+
+
+class StorageNewer(StorageError):
+    """The file has a newer schema than this program (contract 4, RECORDS 1)."""
+
+    def __init__(self, message: str, found: int, supported: int) -> None:
+        super().__init__(message)
+        self.found = found
+        self.supported = supported
+
+
+class StorageDamaged(StorageError):
+    """The file is no session, is torn, or misses confirmed data; it was not changed."""
+
+
+class StorageForeign(StorageError):
+    """The file belongs to another implementation and is never written (RECORDS 1)."""

@@ -1,0 +1,108 @@
+"""What every backend promises: atomic batches, ids and seqs of its own, detached reads, reads after commit (contract 4)."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from durable_tui.storage.records import (
+    Batch,
+    CommitRow,
+    ConversationRecord,
+    EntryRecord,
+    OwnerRow,
+    Scope,
+    StoredDocument,
+    StoredEntry,
+    SubmissionRecord,
+    TaskRecord,
+)
+
+
+@runtime_checkable
+class Storage(Protocol):
+    """One session's store, opened by one owner (or read-only). Every async method may be awaited from one loop only."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of this opening (contract 4.2)."""
+
+    @property
+    def read_only(self) -> bool: ...
+
+    @property
+    def label(self) -> str:
+        """A name for messages: the path, or "memory"."""
+
+    @property
+    def files(self) -> str | None:
+        """The folder `NAME.files` for output of commands, or None where there is none."""
+
+    def mint_id(self) -> int:
+        """A fresh id, never handed out again once a batch holding a later or equal id was committed. The first is 1."""
+
+    def mint_seq(self) -> int:
+        """The seq for the batch being prepared; strictly increasing, gaps allowed."""
+
+    async def commit(self, batch: Batch) -> None:
+        """Store the batch as one transaction, or raise StorageRejected, StorageUncertain or Fenced.
+
+        Cancelling the caller does not interrupt it: the outcome is awaited first (contract 3.5).
+        """
+
+    async def close(self) -> None:
+        """Mark the opening closed in order (flushed), and release the store. Idempotent."""
+
+    async def abandon(self) -> None:
+        """Release the store without the close mark, as a death would leave it (a poisoned session; contract 15)."""
+
+    async def conversation(self, conversation_id: int) -> ConversationRecord | None: ...
+
+    async def conversations(self, *, after: int = 0, limit: int = 1000) -> list[ConversationRecord]: ...
+
+    async def entry(self, entry_id: int) -> StoredEntry | None: ...
+
+    async def entries(
+        self,
+        conversation_id: int,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int = 1000,
+        reverse: bool = False,
+    ) -> list[StoredEntry]:
+        """Entries with after < id < before, in id order (newest first with `reverse`), at most `limit`."""
+
+    async def newest_head(self, conversation_id: int, *, upto: int | None = None) -> EntryRecord | None:
+        """The newest entry with a `head` and id <= upto (contract 11)."""
+
+    async def submission(self, submission_id: int) -> SubmissionRecord | None: ...
+
+    async def submission_by_request(self, conversation_id: int, request_id: str) -> SubmissionRecord | None: ...
+
+    async def submissions(
+        self, conversation_id: int | None = None, *, status: str | None = None, after: int = 0, limit: int = 1000
+    ) -> list[SubmissionRecord]: ...
+
+    async def task(self, task_id: int) -> TaskRecord | None: ...
+
+    async def tasks(
+        self, conversation_id: int | None = None, *, after: int = 0, limit: int = 1000
+    ) -> list[TaskRecord]: ...
+
+    async def live_tasks(self) -> list[TaskRecord]:
+        """All tasks that are not terminal, by index, in id order."""
+
+    async def document(self, kind: str, scope: Scope, key: str | None = None) -> StoredDocument | None:
+        """The live (not retired) document at an address."""
+
+    async def documents(self, scope: Scope) -> list[StoredDocument]:
+        """The live documents of one scope, in id order."""
+
+    async def document_as_of(self, document_id: int, seq: int) -> StoredDocument | None:
+        """A document as it stood after commit `seq`; for `latest` ones only as far as revisions remain."""
+
+    async def commits(self, *, after: int = 0, before: int | None = None, limit: int = 1000,
+                      reverse: bool = False) -> list[CommitRow]: ...
+
+    async def owners(self, *, limit: int = 200) -> list[OwnerRow]:
+        """The newest openings, oldest first; this opening is the last."""

@@ -1,0 +1,155 @@
+"""The stored records as plain JSON objects, named as in RECORDS 2. Treat every one as immutable: build anew, never edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, NotRequired, TypedDict
+
+TaskStatus = Literal["pending", "running", "waiting", "completing", "terminal"]
+SubmissionStatus = Literal["queued", "placed", "done", "unanswered"]
+
+
+class ParentRef(TypedDict):
+    conversationId: int
+    at: int
+
+
+class OwnerRef(TypedDict):
+    conversationId: int
+    taskId: int
+
+
+class ConversationRecord(TypedDict):
+    id: int
+    parent: NotRequired[ParentRef]
+    owner: NotRequired[OwnerRef]
+
+
+class EntryRecord(TypedDict):
+    id: int
+    conversationId: int
+    kind: str
+    model: NotRequired[list[Any]]
+    data: NotRequired[Any]
+    head: NotRequired[int]
+    edits: NotRequired[list[Any]]
+    byTaskId: NotRequired[int]
+
+
+class SubmissionRecord(TypedDict):
+    id: int
+    conversationId: int
+    type: Literal["input", "write"]
+    status: SubmissionStatus
+    requestId: NotRequired[str]
+    entry: NotRequired[int]
+    answer: NotRequired[int]
+    reason: NotRequired[str]
+    detail: NotRequired[str]
+
+
+class TaskRecord(TypedDict):
+    id: int
+    conversationId: int
+    kind: str
+    version: int
+    input: Any
+    owner: NotRequired[int]
+    background: bool
+    abortRequested: bool
+    restarts: NotRequired[int]
+    startedAt: NotRequired[int]
+    endedAt: NotRequired[int]
+    memos: NotRequired[dict[str, Any]]
+    state: dict[str, Any]
+
+
+class Scope(TypedDict):
+    kind: Literal["session", "conversation", "task"]
+    conversationId: NotRequired[int]
+    taskId: NotRequired[int]
+
+
+class DocumentRecord(TypedDict):
+    id: int
+    kind: str
+    key: NotRequired[str]
+    scope: Scope
+    history: NotRequired[str]
+    fork: NotRequired[str]
+    createdAt: int
+    retiredAt: NotRequired[int]
+
+
+def scope_owner(scope: Scope) -> int:
+    """The id a scope belongs to; 0 for the session."""
+    return scope.get("conversationId") or scope.get("taskId") or 0
+
+
+@dataclass(slots=True, frozen=True)
+class Revision:
+    """One stored change of a document: a base holds the value, a delta the list of ops (contract 5)."""
+
+    document_id: int
+    kind: Literal["base", "delta"]
+    version: int
+    content: Any
+    drop_before: bool = False  # a base of a `latest` document may drop the revisions before it
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one commit writes, in the order of creation. Records are whole: a known id is replaced."""
+
+    seq: int
+    at: int
+    flush: bool = True
+    conversations: list[ConversationRecord] = field(default_factory=list)
+    entries: list[EntryRecord] = field(default_factory=list)
+    submissions: list[SubmissionRecord] = field(default_factory=list)
+    tasks: list[TaskRecord] = field(default_factory=list)
+    documents: list[DocumentRecord] = field(default_factory=list)
+    revisions: list[Revision] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.conversations or self.entries or self.submissions or self.tasks or self.documents or self.revisions
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class StoredEntry:
+    """An entry and the commit that wrote it."""
+
+    record: EntryRecord
+    seq: int
+
+
+@dataclass(slots=True, frozen=True)
+class StoredDocument:
+    """A live document and its value: the newest base, and the deltas after it in order."""
+
+    record: DocumentRecord
+    version: int
+    base: Any
+    deltas: tuple[list[Any], ...]
+
+
+@dataclass(slots=True, frozen=True)
+class CommitRow:
+    seq: int
+    at: int
+    epoch: int
+
+
+@dataclass(slots=True, frozen=True)
+class OwnerRow:
+    """One opening of the store. Times in milliseconds; `closed_at` is None when it did not end in order."""
+
+    epoch: int
+    pid: int
+    host: str
+    boot_id: str
+    process_started_at: int
+    opened_at: int
+    closed_at: int | None = None

@@ -1,0 +1,40 @@
+"""Short phrases for people about a call, from arguments that may be anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from durable_tui.tools.text import clean
+
+_LENGTH = 80
+
+
+def phrase(value: Any) -> str:
+    """One line of at most 80 characters."""
+    if not isinstance(value, str):
+        return ""
+    first, _, rest = clean(value).strip().partition("\n")
+    text = " ".join(first.split())
+    if rest.strip() or len(text) > _LENGTH:
+        return text[: _LENGTH - 1] + "…"
+    return text
+
+
+def path_summary(arguments: dict[str, Any]) -> str:
+    """`config/dev.json`"""
+    return phrase(arguments.get("path"))
+
+
+def read_summary(arguments: dict[str, Any]) -> str:
+    """`config/dev.json:20-39`"""
+    text = phrase(arguments.get("path"))
+    offset, limit = arguments.get("offset"), arguments.get("limit")
+    if not isinstance(offset, int) and not isinstance(limit, int):
+        return text
+    first = offset if isinstance(offset, int) else 1
+    return f"{text}:{first}-{first + limit - 1}" if isinstance(limit, int) else f"{text}:{first}-"
+
+
+def command_summary(arguments: dict[str, Any]) -> str:
+    """The first line of the command."""
+    return phrase(arguments.get("command"))

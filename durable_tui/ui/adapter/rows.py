@@ -1,0 +1,270 @@
+"""Rows of the side panels: styled runs left and right, rebuilt from the view when it or the clock changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from durable_tui.ui.adapter import words
+from durable_tui.ui.adapter.recovery import VERDICTS, Recovery
+from durable_tui.ui.glyphs import UNICODE, Glyphs
+
+Run = tuple[str, str]
+Json = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Row:
+    """One line of a panel. `key` names what a key press acts on; None makes the row no place for the cursor."""
+
+    key: Any
+    left: list[Run]
+    right: list[Run] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class Rows:
+    """A panel's content. `ticking` says that a time in it moves on."""
+
+    rows: tuple[Row, ...]
+    title: str = ""
+    count: int = 0
+    ticking: bool = False
+    empty: str = ""
+
+
+SLOT_GLYPHS = {"pending": ("pending", "dim"), "running": ("busy", "live"), "done": ("done", "good")}
+TAIL_LINES = 3
+
+
+def live_rows(view: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs = UNICODE) -> Rows:
+    """pi.live: the attempt, each tool slot with its time and the end of its output, compactions."""
+    rows: list[Row] = []
+    ticking = False
+    run, generation = view.get("run"), view.get("generation")
+    slots: Sequence[Json] = view.get("tools") or ()
+    if run:
+        task = tasks.get(run["taskId"], {})
+        name = words.task_name(run["taskId"], "pi.generation")
+        left: list[Run] = [(f"{name} ", "identity")]
+        right: list[Run] = []
+        started = task.get("startedAt")
+        stopping = bool(task.get("abortRequested"))
+        retry = (generation or {}).get("retry")
+        deferred = (generation or {}).get("deferred")
+        if stopping:
+            left += [("stopping", "bold attention")]
+        elif retry:
+            wait = max(int(retry.get("at", now)) - now, 0)
+            left += [("retry", "bold attention"), (f" {glyphs['dot']} in {words.elapsed(wait)}", "attention")]
+        elif deferred:
+            wait = max(int(deferred.get("pollAt", now)) - now, 0)
+            left += [("waiting for the provider", "bold"), (f" {glyphs['dot']} asks in {words.elapsed(wait)}", "dim")]
+        elif generation is not None:
+            left += [("request", "bold"), (f" {glyphs['dot']} attempt {generation.get('attempt', 1)}", "dim")]
+        else:
+            left += [("tools" if slots else str(task.get("phase") or "preparing"), "bold")]
+        if started:
+            right = [(words.elapsed(now - int(started)), "live")]
+        ticking = True
+        rows.append(Row(("task", run["taskId"]), left, right))
+        if retry and retry.get("error"):
+            rows.append(Row(None, [(f"   {glyphs['rail']} ", "faint"), (str(retry["error"]), "dim")]))
+    for slot in slots:
+        rows.extend(_slot(slot, tasks, now, glyphs))
+        ticking = ticking or slot.get("status") == "running"
+    for item in view.get("compactions") or ():
+        task = tasks.get(item.get("taskId", 0), {})
+        left = [
+            (f"{words.task_name(item.get('taskId'), 'pi.compaction')} ", "identity"),
+            ("compacting", "bold"),
+            (f" {glyphs['dot']} {item.get('reason', '')}", "dim"),
+        ]
+        if not item.get("blocking"):
+            left.append((f" {glyphs['dot']} background", "dim"))
+        if item.get("retry"):
+            wait = max(int(item["retry"].get("at", now)) - now, 0)
+            left.append((f" {glyphs['dot']} retry in {words.elapsed(wait)}", "attention"))
+        started = task.get("startedAt")
+        rows.append(
+            Row(("task", item.get("taskId")), left, [(words.elapsed(now - int(started)), "faint")] if started else [])
+        )
+        ticking = True
+    return Rows(tuple(rows), "live", len(rows), ticking, "nothing runs")
+
+
+def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs) -> list[Row]:
+    status = str(slot.get("status", "pending"))
+    glyph, tone = SLOT_GLYPHS.get(status, ("pending", "dim"))
+    task_id = slot.get("taskId")
+    task = tasks.get(task_id or 0, {})
+    word, started = status, task.get("startedAt")
+    if slot.get("waitingFor") == "approval":
+        glyph, tone, word = "interrupted", "attention", "needs your answer"
+    elif task.get("abortRequested") and status != "done":
+        tone, word = "attention", "stopping"
+    left: list[Run] = [
+        (f" {glyphs[glyph]} ", tone),
+        (f"{words.task_name(task_id, 'pi.tool')} " if task_id else "", "identity"),
+        (f"{slot.get('name', '')}  ", "bold"),
+        (word, tone if status != "done" else "dim"),
+    ]
+    recovered = VERDICTS.get(str(slot.get("recovered") or ""))
+    if recovered:
+        left.append((f"  {glyphs['recovered']} {recovered.word}", "recovered"))
+    right: list[Run] = []
+    if started:
+        end = int(task.get("endedAt") or now)
+        right = [(words.elapsed(end - int(started)), "faint" if status == "done" else "live")]
+    rows = [Row(("call", slot.get("callId")), left, right)]
+    if status == "running":
+        output = str(slot.get("output") or "")
+        lines = [line for line in output[-2000:].rstrip("\n").split("\n") if line.strip()][-TAIL_LINES:]
+        rows += [
+            Row(None, [(f"   {glyphs['rail']} ", "faint"), (line.rsplit("\r", 1)[-1] or line, "dim")]) for line in lines
+        ]
+        dropped = int(slot.get("droppedLines") or 0)
+        if dropped:
+            rows.append(Row(None, [(f"   {words.plural(dropped, 'line')} before that left out", "faint")]))
+    return rows
+
+
+def item_text(content: Any) -> str:
+    """What an inbox item says, in one text."""
+    if isinstance(content, str):
+        return content
+    parts = [str(part.get("text", "")) if part.get("type") == "text" else "[image]" for part in content or ()]
+    return "\n".join(parts)
+
+
+def inbox_rows(view: Json, glyphs: Glyphs = UNICODE) -> Rows:
+    """pi.inbox in its order: mode, then what it says; parked ones marked."""
+    rows: list[Row] = []
+    for item in (view.get("inbox") or {}).get("items") or ():
+        parked = bool(item.get("parked"))
+        mode = str(item.get("mode", ""))
+        if mode == "write":
+            entry = item.get("entry")
+            kind = entry.get("kind", "entry") if isinstance(entry, Mapping) else "entry"
+            rows.append(Row(item.get("id"), [("write      ", "dim"), (str(kind), "dim")]))
+            continue
+        text = item_text(item.get("content"))
+        if parked:
+            left: list[Run] = [("parked     ", "attention"), (text, "dim")]
+            right: list[Run] = [(words.MODES.get(mode, mode), "faint")]
+        else:
+            tone = "bold attention" if mode == "steer" else "bold live"
+            left = [(f"{words.MODES.get(mode, mode):<11}", tone), (text, "")]
+            right = []
+        rows.append(Row(item.get("id"), left, right))
+    return Rows(tuple(rows), "inbox", len(rows), False, "nothing waits")
+
+
+STATUS_GLYPHS = {
+    "pending": ("pending", "dim"),
+    "running": ("running", "good"),
+    "waiting": ("running", "good"),
+    "completing": ("busy", "live"),
+}
+OUTCOME_GLYPHS = {
+    "completed": ("done", "good"),
+    "failed": ("failed", "failed"),
+    "aborted": ("aborted", "dim"),
+    "orphaned": ("failed", "failed"),
+    "faulted": ("failed", "failed"),
+}
+
+
+def task_rows(tasks: Sequence[Json], conversation: int | None, glyphs: Glyphs = UNICODE, limit: int = 200) -> Rows:
+    """The ownership tree with what each task does and waits for; past `limit` rows it counts the rest."""
+    known = {task["id"]: task for task in tasks}
+    names = {task["id"]: words.task_name(task["id"], str(task.get("kind", ""))) for task in tasks}
+    children: dict[int | None, list[Json]] = {}
+    for task in tasks:
+        owner = task.get("owner")
+        children.setdefault(owner if owner in known else None, []).append(task)
+    rows: list[Row] = []
+    live = sum(task.get("status") != "terminal" for task in tasks)
+    stack: list[tuple[Json, str, str]] = [(task, "", "") for task in reversed(children.get(None, []))]
+    while stack:
+        task, head, below = stack.pop()
+        if len(rows) >= limit:
+            rows.append(Row(None, [(f"{glyphs['ellipsis']} {len(tasks) - limit} more", "dim")]))
+            break
+        rows.append(_task(task, head, names, conversation, glyphs))
+        owned = children.get(task["id"], [])
+        for index in range(len(owned) - 1, -1, -1):
+            last = index == len(owned) - 1
+            branch = f"{below}{glyphs['elbow' if last else 'tee']} "
+            stack.append((owned[index], branch, below + ("  " if last else f"{glyphs['rail']} ")))
+    return Rows(tuple(rows), "tasks", live, False, "no tasks")
+
+
+def _task(task: Json, head: str, names: Mapping[int, str], conversation: int | None, glyphs: Glyphs) -> Row:
+    status = str(task.get("status", ""))
+    outcome = str(task.get("outcome") or "")
+    dot = glyphs["dot"]
+    if status == "terminal":
+        glyph, tone = OUTCOME_GLYPHS.get(outcome, ("done", "dim"))
+        word: Run = (outcome or "ended", "dim" if tone in ("good", "dim") else tone)
+    elif task.get("blocked"):
+        glyph, tone = "blocked", "attention"
+        reason = str(task["blocked"])
+        word = (BLOCKED.get(reason, reason), "attention")
+    elif task.get("abortRequested"):
+        glyph, tone, word = "running", "attention", ("stopping", "attention")
+    else:
+        glyph, tone = STATUS_GLYPHS.get(status, ("pending", "dim"))
+        waiting = [names.get(other, f"T{other}") for other in task.get("waitingOn") or ()]
+        if status == "waiting" and waiting:
+            shown = " ".join(waiting[:4]) + (f" +{len(waiting) - 4}" if len(waiting) > 4 else "")
+            word = (f"waiting on {shown}", "dim")
+        else:
+            phase = f" {dot} {task['phase']}" if task.get("phase") and status == "running" else ""
+            word = (f"{status}{phase}", "dim")
+    if task.get("background") and status != "terminal":
+        glyph, tone = "background", "dim"
+        word = (f"background {dot} {word[0]}", word[1])
+    left: list[Run] = [
+        (head, "faint"),
+        (f"{glyphs[glyph]} ", tone),
+        (f"{names.get(task['id'], '')} ", "identity"),
+        (f"{words.kind_word(str(task.get('kind', '')))} ", ""),
+        word,
+    ]
+    if conversation is not None and task.get("conversationId") not in (None, conversation):
+        left.append((f" {dot} in {task['conversationId']}", "faint"))
+    if task.get("restarts"):
+        left.append((f" {dot} {words.plural(int(task['restarts']), 'restart')}", "attention"))
+    recovered = VERDICTS.get(str(task.get("recovered") or ""))
+    right: list[Run] = [(f"{glyphs[recovered.glyph]} {recovered.word}", recovered.tone)] if recovered else []
+    return Row(("task", task["id"]), left, right)
+
+
+BLOCKED = {
+    "missing_task": "its code is not installed",
+    "task_too_old": "stored by a newer version",
+    "migration_failed": "could not be migrated",
+    "restart_limit": "parked: died too often",
+    "approval": "needs your answer",
+}
+
+
+def recovery_rows(card: Recovery, glyphs: Glyphs = UNICODE, cells: int = 120) -> Rows:
+    """The recovery card: task, what it did, verdict, what that means, the deciding commit."""
+    name_width = max((len(row.name) for row in card.rows), default=0) + 1
+    doing_width = min(max((len(row.doing) for row in card.rows), default=0), max(cells // 3, 12)) + 2
+    word_width = max((len(row.verdict.word) for row in card.rows), default=0) + 2
+    rows = []
+    for row in card.rows:
+        doing = row.doing if len(row.doing) < doing_width - 1 else row.doing[: doing_width - 3] + glyphs["ellipsis"]
+        left: list[Run] = [
+            (row.name.ljust(name_width), "identity"),
+            (doing.ljust(doing_width), "bold"),
+            (f"{glyphs[row.verdict.glyph]} ", row.verdict.tone),
+            (row.verdict.word.ljust(word_width), f"bold {row.verdict.tone}"),
+            (row.sentence, "dim"),
+        ]
+        rows.append(Row(row.key, left, [(f"#{row.seq}", "faint")] if row.seq is not None else []))
+    return Rows(tuple(rows), card.title, len(rows), False)

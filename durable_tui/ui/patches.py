@@ -1,0 +1,58 @@
+"""The few corrections of Textual's input parsing this program needs; each has a test that fails when it is not needed.
+
+- `ESC CR`, what terminals without the kitty protocol send for Alt+Enter, arrives as plain Enter.
+- A mouse report whose coordinates are no numbers is typed into the focused widget.
+- Pasted text without paste marks arrives as thousands of key presses, every line break of it an Enter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from textual import events
+from textual._xterm_parser import XTermParser
+
+_NUMBER = r"(?:[-+]?(?:nan|inf)|[-+.\d]*)"
+_BROKEN_MOUSE = re.compile(rf"\x1b\[<(?=[^Mm\x1b]*(?i:nan|inf))(?i:{_NUMBER};{_NUMBER};{_NUMBER})[Mm]")
+BURST = 48  # characters in one read that no hand can type
+_PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
+_PLAIN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
+_applied = False
+
+
+def is_burst(data: str) -> bool:
+    """Whether what one read brought is a paste without marks: many characters, none of them a control sequence."""
+    return len(data) >= BURST and _PLAIN.fullmatch(data) is not None
+
+
+def apply() -> None:
+    """Install the corrections once."""
+    global _applied
+    if _applied:
+        return
+    _applied = True
+    to_keys = XTermParser._sequence_to_key_events
+    feed = XTermParser.feed
+
+    def with_alt_enter(self: XTermParser, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if alt and sequence == "\r":
+            return [events.Key("alt+enter", None)]
+        return to_keys(self, sequence, alt)
+
+    def corrected(self: XTermParser, data: str) -> Any:
+        if "\x1b[<" in data:
+            data = _BROKEN_MOUSE.sub("", data)
+        marked = getattr(self, "_dtui_marked_paste", False)
+        if not marked and is_burst(data):
+            return [events.Paste(data)]
+        seen = getattr(self, "_dtui_seen", "") + data
+        start, end = seen.rfind(_PASTE_START), seen.rfind(_PASTE_END)
+        if start >= 0 or end >= 0:
+            self._dtui_marked_paste = start > end  # type: ignore[attr-defined]
+        self._dtui_seen = data[-(len(_PASTE_START) - 1) :]  # type: ignore[attr-defined]
+        return feed(self, data)
+
+    XTermParser._sequence_to_key_events = with_alt_enter  # type: ignore[method-assign]
+    XTermParser.feed = corrected  # type: ignore[method-assign]

@@ -1,0 +1,1 @@
+"""The widgets: one a file, each with its style sheet beside it."""

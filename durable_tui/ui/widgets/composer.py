@@ -1,0 +1,299 @@
+"""The composer: text leaves it only when the commit that took it has returned (DESIGN 4).
+
+It knows nothing of sessions: it asks through messages and is told through `accepted` and `refused`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+from textual import events
+from textual.message import Message
+from textual.timer import Timer
+from textual.widgets import TextArea
+
+from durable_tui.ui.actions import bindings, complete_slash
+from durable_tui.ui.text.safe import clean
+from durable_tui.ui.widgets.suggestions import Suggestion, Suggestions
+
+Mode = Literal["send", "follow_up"]
+DRAFT_DELAY = 0.25  # seconds without a change before a draft is committed
+BURST_GAP = 0.004  # seconds between keys that no hand makes
+BURST_KEYS = 6
+BURST_HOLD = 0.04  # how long an Enter inside a burst waits for what follows it
+LONG = 400_000  # characters
+
+
+class Composer(TextArea):
+    """Messages tell what the person wants; `history` gives what was said before, oldest first."""
+
+    BINDINGS: ClassVar = bindings("composer")
+
+    class Submitted(Message):
+        def __init__(self, text: str, mode: Mode) -> None:
+            super().__init__()
+            self.text = text
+            self.mode = mode
+
+    class Drafted(Message):
+        """The draft has settled and wants to be stored."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class EmptyEntered(Message):
+        """Enter with nothing written."""
+
+    def __init__(self, suggestions: Suggestions, *, id: str | None = None) -> None:
+        super().__init__(
+            id=id, soft_wrap=True, tab_behavior="focus", show_line_numbers=False, compact=False,
+            highlight_cursor_line=False, placeholder="type a message, / for commands, @ for files",
+        )  # fmt: skip
+        self.cursor_blink = False
+        self.suggestions = suggestions
+        self.history: Callable[[], list[str]] = list
+        self.files: Callable[[str], list[str]] = lambda prefix: []
+        self.cleared: list[str] = []
+        self.pending: str | None = None  # being committed right now
+        self._walk: int | None = None
+        self._kept = ""  # what was written before walking
+        self._draft_timer: Timer | None = None
+        self._stored = ""
+        self._burst = 0
+        self._last_key = 0.0
+        self._held: tuple[Timer, Mode] | None = None
+        self._dismissed = ""
+
+    # --- text -----------------------------------------------------------------------------------------------
+
+    def put(self, text: str, *, stored: bool = False) -> None:
+        """Replace the text, undoably; the cursor goes to its end."""
+        text = clean(text)[:LONG]
+        if text != self.text:
+            self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
+            self.move_cursor(self.document.end)
+        if stored:
+            self._stored = text
+
+    def clear_to_history(self) -> None:
+        """Ctrl+C: the text goes, and stays one key (Up) away."""
+        if self.text.strip():
+            self.cleared.append(self.text)
+        self._walk = None
+        self.put("")
+
+    def accepted(self, text: str) -> None:
+        """The commit that took this text has returned."""
+        self.pending = None
+        self._stored = ""
+        self._walk = None
+        if self.text == text:
+            self.put("")
+        elif self.text.startswith(text):
+            self.put(self.text[len(text) :].lstrip("\n"))
+        self.set_class(False, "-error")
+        self.border_title = ""
+
+    def refused(self, text: str, message: str) -> None:
+        """The text was not taken; it stays, or comes back when it is gone."""
+        self.pending = None
+        if not self.text.strip():
+            self.put(text)
+        self.tell(message)
+
+    def tell(self, message: str) -> None:
+        from rich.markup import escape
+
+        self.set_class(bool(message), "-error")
+        self.border_title = escape(clean(message).replace("\n", " ")[:200]) if message else ""
+
+    # --- drafts ---------------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        if self.has_class("-error"):
+            self.tell("")
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+        self._draft_timer = self.set_timer(DRAFT_DELAY, self.store_draft)
+        self._suggest()
+
+    def store_draft(self) -> None:
+        """Hand the draft over now. A cleared text stays the stored one until something follows it."""
+        if self._draft_timer is not None:
+            self._draft_timer.stop()
+            self._draft_timer = None
+        text = self.text
+        if text == self._stored or self.pending is not None:
+            return
+        if not text and self.cleared and self.cleared[-1] == self._stored:
+            return
+        self._stored = text
+        self.post_message(self.Drafted(text))
+
+    @property
+    def unsaved(self) -> str | None:
+        """The text when it is not the stored draft yet; for closing."""
+        text = self.text
+        cleared = not text and self.cleared and self.cleared[-1] == self._stored
+        return text if text != self._stored and not cleared else None
+
+    def on_blur(self) -> None:
+        self.store_draft()
+
+    # --- keys -----------------------------------------------------------------------------------------------
+
+    async def _on_key(self, event: events.Key) -> None:
+        self._burst = self._burst + 1 if event.time - self._last_key < BURST_GAP else 0
+        self._last_key = event.time
+        if self._held is not None and event.is_printable:
+            self._release_held()
+            self.insert("\n")
+        if event.key == "enter":
+            event.prevent_default()
+            return
+        await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        text = clean(event.text)
+        if text:
+            self._replace_via_keyboard(text, *self.selection)
+
+    def submit(self, mode: Mode) -> None:
+        """Enter or its like: a line break, a suggestion taken, or off it goes."""
+        now = time.monotonic()
+        if self._held is None and self._burst >= BURST_KEYS and now - self._last_key < BURST_HOLD:
+            self._held = (self.set_timer(BURST_HOLD, lambda: self._send_held(mode)), mode)
+            return
+        if self._held is not None:
+            self._release_held()
+            self.insert("\n\n")
+            return
+        self._send(mode)
+
+    def _release_held(self) -> None:
+        if self._held is not None:
+            self._held[0].stop()
+            self._held = None
+
+    def _send_held(self, mode: Mode) -> None:
+        self._held = None
+        self._send(mode)
+
+    def _send(self, mode: Mode) -> None:
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        if line[:column].endswith("\\") and not line[:column].endswith("\\\\") and column == len(line):
+            self.replace("\n", (row, column - 1), (row, column))
+            return
+        chosen = self.suggestions.chosen()
+        if chosen is not None and chosen.text.strip() != self.text[chosen.start :].strip():
+            self.take(chosen)
+            return
+        self.suggestions.offer([])
+        text = self.text
+        if not text.strip():
+            self.post_message(self.EmptyEntered())
+            return
+        if self.pending is not None:
+            return
+        self.pending = text
+        self.post_message(self.Submitted(text, mode))
+
+    def newline(self) -> None:
+        self._replace_via_keyboard("\n", *self.selection)
+
+    # --- history --------------------------------------------------------------------------------------------
+
+    def walk(self, direction: int) -> bool:
+        """Up and Down: moves among suggestions, then through earlier texts. False leaves the key to the text."""
+        if self.suggestions.open:
+            self.suggestions.step(direction)
+            return True
+        row, _ = self.cursor_location
+        if self._walk is None:
+            if direction > 0 or self.text.strip():
+                return False
+        elif self.text != self._walked():
+            return False
+        elif (direction < 0 and row > 0) or (direction > 0 and row < self.document.line_count - 1):
+            return False
+        texts = self._texts()
+        if not texts:
+            return False
+        if self._walk is None:
+            self._kept = self.text
+            self._walk = len(texts)
+        target = self._walk + direction
+        if target < 0:
+            return True
+        if target >= len(texts):
+            self._walk = None
+            self.put(self._kept)
+            return True
+        self._walk = target
+        self.put(texts[target])
+        return True
+
+    def _texts(self) -> list[str]:
+        texts: list[str] = []
+        for text in [*self.history(), *self.cleared]:
+            if text.strip() and (not texts or texts[-1] != text):
+                texts.append(text)
+        return texts
+
+    def _walked(self) -> str | None:
+        texts = self._texts()
+        return clean(texts[self._walk]) if self._walk is not None and self._walk < len(texts) else None
+
+    # --- suggestions ----------------------------------------------------------------------------------------
+
+    def take(self, chosen: Suggestion | None = None) -> bool:
+        """Put the chosen suggestion in; False when there is none."""
+        chosen = chosen or self.suggestions.chosen()
+        if chosen is None:
+            return False
+        before = self.text[: chosen.start]
+        at = self._offset()
+        after = self.text[at:]
+        self.put(before + chosen.text + after)
+        self._dismissed = chosen.text if not chosen.text.endswith("/") else ""
+        self._suggest()
+        return True
+
+    def dismiss(self) -> bool:
+        """Close the list; False when it is not open."""
+        if not self.suggestions.open:
+            return False
+        self._dismissed = self.text
+        self.suggestions.offer([])
+        return True
+
+    def _offset(self) -> int:
+        row, column = self.cursor_location
+        return sum(len(self.document.get_line(line)) + 1 for line in range(row)) + column
+
+    def _suggest(self) -> None:
+        text = self.text
+        if len(text) > 4000 or self._walk is not None or not self.has_focus or text == self._dismissed:
+            self.suggestions.offer([])
+            return
+        found = [
+            Suggestion(0, f"/{action.slash}" + (" " if action.argument else ""), f"/{action.slash} {action.argument}".strip(), action.help)
+            for action in complete_slash(text)
+        ]
+        if not found:
+            head = text[: self._offset()]
+            word = head.rsplit(None, 1)[-1] if head and not head[-1].isspace() else ""
+            if word.startswith("@"):
+                start = len(head) - len(word)
+                found = [Suggestion(start, f"@{path}", path) for path in self.files(word[1:])]
+        self.suggestions.offer(found)
+
+    def on_focus(self) -> None:
+        self._suggest()

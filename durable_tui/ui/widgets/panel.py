@@ -1,0 +1,133 @@
+"""A framed list drawn line by line: what live, inbox, tasks and recovery have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from durable_tui.ui.adapter.rows import Row, Rows
+from durable_tui.ui.glyphs import UNICODE, Glyphs
+from durable_tui.ui.palette import Palette
+from durable_tui.ui.text.runs import Run, justify
+from durable_tui.ui.text.safe import clean
+from durable_tui.ui.widgets.paint import strip_of
+
+
+class Panel(ScrollView, can_focus=True):
+    """Shows `Rows` with a cursor on those that have a key."""
+
+    ALLOW_SELECT = False
+    name_shown = ""
+    keys_shown = ""  # in the frame's corner while it has the focus
+
+    class Chosen(Message):
+        """A row was clicked or entered."""
+
+        def __init__(self, panel: Panel, key: Any) -> None:
+            super().__init__()
+            self.panel = panel
+            self.key = key
+
+    def __init__(self, *, palette: Callable[[], Palette], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._palette = palette
+        self.glyphs = glyphs
+        self.rows: tuple[Row, ...] = ()
+        self.empty = ""
+        self.key: Any = None
+
+    def set_rows(self, rows: Rows) -> None:
+        """Show these rows; the cursor stays on its key."""
+        changed = len(rows.rows) != len(self.rows)
+        self.rows, self.empty = rows.rows, rows.empty
+        self.border_title = self.title_of(rows)
+        if self.key is not None and all(row.key != self.key for row in self.rows):
+            self.key = None
+        if changed or not self.virtual_size.height:
+            self.virtual_size = Size(self.scrollable_content_region.width, max(len(self.rows), 1))
+        self.refresh()
+
+    def title_of(self, rows: Rows) -> str:
+        from rich.markup import escape
+
+        return escape(clean(rows.title) + (f" · {rows.count}" if rows.count else ""))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return max(len(self.rows), 1)
+
+    def cursor_row(self) -> int | None:
+        return next((index for index, row in enumerate(self.rows) if row.key is not None and row.key == self.key), None)
+
+    def step(self, direction: int) -> None:
+        keyed = [index for index, row in enumerate(self.rows) if row.key is not None]
+        if not keyed:
+            return
+        at = self.cursor_row()
+        if at is None:
+            target = keyed[0] if direction > 0 else keyed[-1]
+        else:
+            further = [index for index in keyed if (index - at) * direction > 0]
+            target = (min(further) if direction > 0 else max(further)) if further else at
+        self.key = self.rows[target].key
+        self.scroll_to(
+            y=max(0, min(target, self.scroll_offset.y)), animate=False
+        ) if target < self.scroll_offset.y else None
+        height = self.scrollable_content_region.height
+        if target >= self.scroll_offset.y + height:
+            self.scroll_to(y=target - height + 1, animate=False)
+        self.refresh()
+
+    def chosen_key(self) -> Any:
+        """The cursor's key, else the first row's."""
+        if self.key is not None:
+            return self.key
+        return next((row.key for row in self.rows if row.key is not None), None)
+
+    def render_line(self, y: int) -> Strip:
+        cells = max(self.scrollable_content_region.width, 1)
+        base = self.visual_style.rich_style
+        palette = self._palette()
+        row_number = self.scroll_offset.y + y
+        if not self.rows:
+            runs: list[Run] = [(self.empty, "faint")] if row_number == 0 else []
+            return strip_of(runs, cells, palette, base)
+        if row_number >= len(self.rows):
+            return strip_of([], cells, palette, base)
+        row = self.rows[row_number]
+        fill = "cursor-line" if self.has_focus and row.key is not None and row.key == self.chosen_key() else ""
+        left = [(clean(text).replace("\n", " ").replace("\t", " "), style) for text, style in row.left]
+        right = [(clean(text).replace("\n", " "), style) for text, style in row.right]
+        return strip_of(justify(left, right, cells, self.glyphs["ellipsis"]), cells, palette, base, fill=fill)
+
+    def key_up(self) -> None:
+        self.step(-1)
+
+    def key_down(self) -> None:
+        self.step(1)
+
+    def key_k(self) -> None:
+        self.step(-1)
+
+    def key_j(self) -> None:
+        self.step(1)
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return
+        index = self.scroll_offset.y + offset.y
+        if index < len(self.rows) and self.rows[index].key is not None:
+            self.key = self.rows[index].key
+            self.refresh()
+            self.post_message(self.Chosen(self, self.key))
+
+    def watch_has_focus(self, value: bool) -> None:
+        super().watch_has_focus(value)
+        self.border_subtitle = self.keys_shown if value and self.rows else ""
+        self.refresh()

@@ -1,0 +1,248 @@
+"""Every prefix of a conversation's commits recovers, and every prefix of that recovery (PEERS 6.1, 6.2, UI-R07).
+
+A conversation is recorded once, commit by commit, together with how many commits were stored when each effect
+happened. Then, for every prefix: open it, recover to idle, check all invariants; no unsafe effect happens twice, every
+input reaches its end, and no request breaks a rule of the strict provider. Then again for every prefix of the recovery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from durable_tui.models.provider import ModelError
+from durable_tui.storage import MemoryStorage
+from durable_tui.storage.records import Batch
+from tests.tools.effects import UNSAFE, Effect, Effects
+from tests.tools.invariants import check_effects, check_history, check_idle, check_store, read_state
+from tests.tools.scenario import Rig, derived
+from tests.tools.strict_provider import Script, call, say
+
+Drive = Callable[[Rig], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Input:
+    text: str
+    request_id: str
+    when_busy: str = "follow_up"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is said, how it is driven when nothing dies, and what may come of the inputs."""
+
+    name: str
+    script: Script
+    inputs: Sequence[Input]
+    drive: Drive
+    faults: dict[int, ModelError] = field(default_factory=dict)
+    answered: bool = True
+
+
+async def _say_all(rig: Rig, inputs: Sequence[Input]) -> None:
+    for one in inputs:
+        await rig.root.submit(one.text, when_busy=one.when_busy, request_id=one.request_id)
+
+
+async def _plain(rig: Rig) -> None:
+    for one in PLAIN_INPUTS:
+        await (await rig.root.submit(one.text, request_id=one.request_id)).wait()
+
+
+async def _one(rig: Rig) -> None:
+    await _say_all(rig, ONE)
+    await rig.harness.wait_for_idle()
+
+
+async def _queue(rig: Rig) -> None:
+    first, steer, follow, last = QUEUE_INPUTS
+    await _say_all(rig, [first])
+    await rig.effects.wait_started("gate")
+    await _say_all(rig, [steer, follow])
+    rig.effects.gate("q").set()
+    await rig.harness.wait_for_idle()
+    await _say_all(rig, [last])
+    await rig.effects.wait_started("gate", 2)
+    await rig.root.submit(PARKED.text, request_id=PARKED.request_id)
+    await rig.root.stop()
+    await rig.root.release()
+    await rig.harness.wait_for_idle()
+
+
+async def _abort(rig: Rig) -> None:
+    await _say_all(rig, ONE)
+    await rig.effects.wait_started("stubborn")
+    await rig.root.abort()
+    await rig.harness.wait_for_idle()
+
+
+ONE = [Input("go", "r1")]
+PLAIN_INPUTS = [Input("hello", "r1"), Input("and again", "r2")]
+QUEUE_INPUTS = [
+    Input("start", "r1"),
+    Input("steer me", "r2", "steer"),
+    Input("follow me", "r3"),
+    Input("once more", "r4"),
+]
+PARKED = Input("parked", "r5")
+
+
+def _queue_script(request: Any, index: int) -> Any:
+    """Tools at the first and the fourth input, whatever else was said in between."""
+    if request.messages[-1]["role"] == "user":
+        text = request.messages[-1]["content"]
+        text = text if isinstance(text, str) else text[0]["text"]
+        if text == "start":
+            return call(("gate", {"text": "q"}), ("note", {"text": "n"}), ids=[f"g{index}", f"n{index}"])
+        if text == "once more":
+            return call(("gate", {"text": "z"}), ids=[f"z{index}"])
+        return say(f"heard {text}")
+    return say(f"after tools {index}")
+
+
+SCENARIOS = [
+    Scenario("plain", [say("hi there", chunks=4), say("again", chunks=2, thinking="well", signature="S")],
+             PLAIN_INPUTS, _plain),
+    Scenario("parallel", [call(("note", {"text": "a"}), ("peek", {"text": "b"}), ("boom", {"text": "c"}),
+                               ("talk", {"text": "d"}), ("nosuch", {}), ("note", {"wrong": 1}), text="several"),
+                          call(("note", {"text": "e"})), say("done")], ONE, _one),
+    Scenario("sequential", [call(("seq", {"text": "1", "seconds": 0}), ("seqboom", {"text": "2"}),
+                                 ("seq", {"text": "3", "seconds": 0}), ("note", {"text": "4"}),
+                                 ("bug", {"text": "5"})), say("done")], ONE, _one),
+    Scenario("queue", _queue_script, [*QUEUE_INPUTS, PARKED], _queue, answered=False),
+    Scenario("retry", [call(("note", {"text": "a"})), say("done", chunks=3)], ONE, _one,
+             faults={1: ModelError("down", "network"), 3: ModelError("busy", "overloaded", status=529)}),
+    Scenario("error", [call(("note", {"text": "a"})), say("x", error=ModelError("no such thing", "bad_request"))],
+             ONE, _one, answered=False),
+    Scenario("abort", [call(("stubborn", {"seconds": 0.0}), ("note", {"text": "a"})), say("done")], ONE, _abort,
+             answered=False),
+    Scenario("terminate", [call(("note", {"text": "a"})), call(("terminate", {"text": "t"}))], ONE, _one),
+]
+#: The stubborn tool never ends by itself, so a recovery that runs it must stop it.
+NEEDS_ABORT = {"abort"}
+
+
+@dataclass
+class Recorded:
+    batches: list[Batch]
+    effects: list[tuple[int, Effect]]  # how many commits were stored when it happened
+
+    def happened(self, commits: int, *, late: bool) -> list[Effect]:
+        """The effects before a death after so many commits; `late` counts those between this commit and the next."""
+        return [effect for at, effect in self.effects if at < commits or (late and at == commits)]
+
+
+async def record(scenario: Scenario, storage: MemoryStorage, earlier: Sequence[Effect] = (), *,
+                 drive: Drive) -> Recorded:
+    """Open `storage`, drive it, and keep its commits and effects. Asserts what must hold at the end."""
+    effects = Effects()
+    marks: list[tuple[int, Effect]] = []
+    effects.after = lambda effect: marks.append((len(storage.log), effect))
+    rig = Rig(scenario.script, effects=effects)
+    rig.provider.faults = dict(scenario.faults)
+    await rig.open(storage)
+    try:
+        async with asyncio.timeout(30):
+            await drive(rig)
+        found = await check_idle(storage)
+        found += await check_effects(storage, [*earlier, *effects.read()])
+        found += rig.provider.violations
+        found += check_history(storage.log)
+        state = await read_state(storage)
+        known = {record["requestId"]: record for record in state.submissions.values()}
+        for one in scenario.inputs:
+            status = known[one.request_id]["status"] if one.request_id in known else "absent"
+            if status not in (("done",) if scenario.answered else ("done", "unanswered")):
+                found.append(f"input {one.request_id}: {status} {known.get(one.request_id)}")
+        if len(known) != len(scenario.inputs):
+            found.append(f"submissions: {sorted(known)}")
+        assert not found, "\n".join(found)
+    finally:
+        await asyncio.wait_for(rig.harness.close(), 10)
+    return Recorded(list(storage.log), marks)
+
+
+def recovery_of(scenario: Scenario) -> Drive:
+    """What a front end does after a death: resume, say again what may not have been heard, release what is parked."""
+
+    async def drive(rig: Rig) -> None:
+        for name in ("q", "z"):
+            rig.effects.gate(name).set()
+        rig.harness.resume()
+        await _say_all(rig, scenario.inputs)
+        if scenario.name in NEEDS_ABORT:
+            waiting = asyncio.create_task(rig.harness.wait_for_idle())
+            started = asyncio.create_task(rig.effects.wait_started("stubborn"))
+            await asyncio.wait({waiting, started}, return_when=asyncio.FIRST_COMPLETED)
+            started.cancel()
+            if not waiting.done():
+                await rig.root.abort()
+            await waiting
+        await rig.harness.wait_for_idle()
+        while any(item.get("parked") for item in await rig.inbox()):
+            await rig.root.release()
+            await rig.harness.wait_for_idle()
+
+    return drive
+
+
+async def _recover(scenario: Scenario, batches: Sequence[Batch], earlier: Sequence[Effect]) -> Recorded:
+    storage = MemoryStorage.from_batches(batches, record=True)
+    return await record(scenario, storage, earlier, drive=recovery_of(scenario))
+
+
+@pytest.fixture(params=SCENARIOS, ids=lambda scenario: scenario.name)
+async def recorded(request: pytest.FixtureRequest) -> tuple[Scenario, Recorded]:
+    scenario: Scenario = request.param
+    return scenario, await record(scenario, MemoryStorage(record=True), drive=scenario.drive)
+
+
+async def test_every_prefix_recovers_and_every_prefix_of_the_recovery(recorded: tuple[Scenario, Recorded]) -> None:
+    scenario, whole = recorded
+    recoveries = 0
+    for length in range(len(whole.batches) + 1):
+        for late in (False, True):
+            earlier = whole.happened(length, late=late)
+            if late and earlier == whole.happened(length, late=False):
+                continue
+            where = f"{scenario.name}, killed after commit {length}{' and the effect after it' if late else ''}"
+            try:
+                first = await _recover(scenario, whole.batches[:length], earlier)
+            except (AssertionError, TimeoutError) as error:
+                raise AssertionError(f"{where}: {error!r}") from error
+            recoveries += 1
+            if late:
+                continue
+            for inner in range(len(first.batches)):
+                more = [*earlier, *first.happened(inner, late=True)]
+                try:
+                    await _recover(scenario, [*whole.batches[:length], *first.batches[:inner]], more)
+                except (AssertionError, TimeoutError) as error:
+                    raise AssertionError(f"{where}, then after {inner} commits of its recovery: {error!r}") from error
+                recoveries += 1
+    print(f"{scenario.name}: {len(whole.batches)} commits, {recoveries} recoveries")
+    assert recoveries > len(whole.batches)
+
+
+async def test_every_prefix_is_sound_and_its_request_passes_the_strict_provider(
+    recorded: tuple[Scenario, Recorded],
+) -> None:
+    scenario, whole = recorded
+    for length in range(1, len(whole.batches) + 1):
+        storage = MemoryStorage.from_batches(whole.batches[:length])
+        found = await check_store(storage)
+        found += await check_effects(storage, whole.happened(length, late=True))
+        rig = Rig(scenario.script)
+        await rig.open(storage)
+        found += await derived(rig.root)
+        await rig.harness.close()
+        assert not found, f"{scenario.name}, commit {length}: " + "\n".join(found)
+
+
+def test_the_scenarios_have_effects_that_must_not_repeat() -> None:
+    assert {"note", "gate", "seq", "boom", "stubborn"} <= UNSAFE

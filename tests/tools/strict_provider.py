@@ -1,0 +1,216 @@
+"""An in-process provider that follows a script and refuses, as a real server does, what the strict rules forbid.
+
+The turn is found from the request alone (how many assistant messages it holds), so a process that reopens a session
+and asks again gets the same turn again: a script needs no memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from durable_tui.models.chat_request import build_request
+from durable_tui.models.known import Quirks
+from durable_tui.models.messages import AssistantMessage, StopReason
+from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelError, ModelRequest, StreamEvent
+from tests.tools.effects import until
+from tests.tools.strict import check_neutral, check_openai
+
+
+@dataclass(slots=True)
+class Turn:
+    """One answer. `calls` are (name, arguments); `chunks` is how many deltas the text is cut into.
+
+    `delay` seconds pass before the first event, `pace` between deltas; `error` is raised after `error_after` deltas;
+    `cut` ends the stream there without its terminal event. `hold` is awaited before the terminal event.
+    """
+
+    text: str = ""
+    calls: Sequence[tuple[str, dict[str, Any]]] = ()
+    thinking: str = ""
+    signature: str = ""
+    chunks: int = 1
+    delay: float = 0.0
+    pace: float = 0.0
+    error: ModelError | None = None
+    error_after: int = 0
+    cut: int | None = None
+    hold: asyncio.Event | None = None
+    stop: StopReason | None = None
+    ids: Sequence[str] | None = None
+    usage: dict[str, Any] | None = None
+
+
+def judge(request: ModelRequest, sent: Sequence[Sequence[dict[str, Any]]] = (), *, sendable: bool = True) -> list[str]:
+    """Violations of a request and of what our Chat Completions adapter makes of it.
+
+    Filling blanks (rule 5) is the adapter's work, so there the wire's own body is judged.
+    """
+    found = [line for line in check_neutral(request, sent, sendable=sendable) if not line.startswith("[5]")]
+    if request.messages:
+        wire = check_openai(build_request(request, Quirks()))
+        found += [f"{line} (on the wire)" for line in wire if sendable or "ends in an assistant" not in line]
+    return found
+
+
+Script = Sequence[Turn] | Callable[[ModelRequest, int], Turn | Awaitable[Turn]]
+
+
+def say(text: str, **options: Any) -> Turn:
+    """An answer."""
+    return Turn(text=text, **options)
+
+
+def call(*calls: tuple[str, dict[str, Any]], text: str = "", **options: Any) -> Turn:
+    """A turn of tool calls: `call(("note", {"text": "a"}), …)`."""
+    return Turn(text=text, calls=calls, **options)
+
+
+def turn_index(request: ModelRequest) -> int:
+    """How many assistant messages the request holds: the number of the turn that comes next."""
+    return sum(1 for message in request.messages if message.get("role") == "assistant")
+
+
+@dataclass
+class StrictScripted:
+    """A Provider (models/provider.py). Every request is recorded, judged, then answered from the script.
+
+    `faults` maps a request's number (1, 2, … as this object counts them) to what is raised instead of an answer.
+    A violation is kept in `violations` and raised as a `bad_request`, so a scenario fails by its outcome as well.
+    """
+
+    script: Script
+    name: str = "strict"
+    api: str = "scripted"
+    faults: dict[int, ModelError] = field(default_factory=dict)
+    before: Callable[[ModelRequest, int], Awaitable[None]] | None = None
+    requests: list[ModelRequest] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    sent: list[list[dict[str, Any]]] = field(default_factory=list)
+    active: int = 0
+    most_active: int = 0
+    closed: bool = False
+
+    def resolve(self, name: str) -> Model:
+        """Any `provider/model` is known here, so the object serves as the harness's models too."""
+        provider, _, model_id = name.partition("/")
+        if not model_id:
+            raise ModelError(f"no model is called {name!r}", "configuration")
+        return Model(provider, model_id, self.api, context_window=100_000)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+        self.requests.append(copy.deepcopy(request))
+        number = len(self.requests)
+        self.active += 1
+        self.most_active = max(self.most_active, self.active)
+        try:
+            found = judge(request, self.sent)
+            if found:
+                self.violations += [f"request {number}: {line}" for line in found]
+                raise ModelError("strict: " + "; ".join(found), "bad_request", status=400)
+            if self.before is not None:
+                await self.before(request, number)
+            fault = self.faults.get(number)
+            if fault is not None:
+                raise fault
+            turn = await self._turn(request)
+            async for event in self._play(request, turn):
+                yield event
+        finally:
+            self.active -= 1
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def wait_requests(self, count: int) -> None:
+        """Until `count` requests were made. Ten seconds at most."""
+        async with asyncio.timeout(10):
+            await until(lambda: len(self.requests) >= count)
+
+    async def _turn(self, request: ModelRequest) -> Turn:
+        index = turn_index(request)
+        if callable(self.script):
+            made = self.script(request, index)
+            return made if isinstance(made, Turn) else await made
+        if index < len(self.script):
+            return self.script[index]
+        return Turn(text=f"nothing more (turn {index})")
+
+    async def _play(self, request: ModelRequest, turn: Turn) -> AsyncIterator[StreamEvent]:
+        if turn.delay:
+            await asyncio.sleep(turn.delay)
+        content = _content(request, turn)
+        deltas = 0
+        for index, block in enumerate(content):
+            empty, pieces = _pieces(block, turn.chunks)
+            yield BlockStart(index, empty)
+            for piece in pieces:
+                if turn.error is not None and deltas >= turn.error_after:
+                    raise turn.error
+                if turn.cut is not None and deltas >= turn.cut:
+                    return
+                yield BlockDelta(index, piece)
+                deltas += 1
+                if turn.pace:
+                    await asyncio.sleep(turn.pace)
+        if turn.error is not None:
+            raise turn.error
+        if turn.cut is not None:
+            return
+        if turn.hold is not None:
+            await turn.hold.wait()
+        self.sent.append(copy.deepcopy(content))
+        yield Finished(_message(request, turn, content))
+
+
+def _content(request: ModelRequest, turn: Turn) -> list[dict[str, Any]]:
+    index = turn_index(request)
+    content: list[dict[str, Any]] = []
+    if turn.thinking:
+        block = {"type": "thinking", "thinking": turn.thinking}
+        if turn.signature:
+            block["signature"] = turn.signature
+        content.append(block)
+    if turn.text:
+        content.append({"type": "text", "text": turn.text})
+    for position, (name, arguments) in enumerate(turn.calls):
+        call_id = turn.ids[position] if turn.ids is not None else f"call-{index}-{position}"
+        content.append({"type": "toolCall", "id": call_id, "name": name, "arguments": copy.deepcopy(arguments)})
+    return content
+
+
+def _pieces(block: dict[str, Any], chunks: int) -> tuple[dict[str, Any], list[str]]:
+    if block["type"] == "toolCall":
+        return {**block, "arguments": {}}, [json.dumps(block["arguments"])]
+    key = "text" if block["type"] == "text" else "thinking"
+    text = block[key]
+    count = max(1, min(chunks, len(text)))
+    step = -(-len(text) // count) if text else 1
+    started = {name: value for name, value in block.items() if name != "signature"} | {key: ""}
+    return started, [text[at : at + step] for at in range(0, len(text), step)]
+
+
+def _message(request: ModelRequest, turn: Turn, content: list[dict[str, Any]]) -> AssistantMessage:
+    usage: Any = turn.usage or {
+        "input": 10,
+        "output": 5,
+        "cacheRead": 0,
+        "cacheWrite": 0,
+        "totalTokens": 15,
+        "cost": {"input": 0.001, "output": 0.002, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.003},
+    }
+    stop: StopReason = turn.stop or ("toolUse" if turn.calls else "stop")
+    return {
+        "role": "assistant",
+        "content": copy.deepcopy(content),
+        "api": "scripted",
+        "provider": request.model.provider,
+        "model": request.model.model_id,
+        "usage": copy.deepcopy(usage),
+        "stopReason": stop,
+        "timestamp": 1_700_000_000_000,
+    }
