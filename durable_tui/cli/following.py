@@ -36,6 +36,7 @@ class Follower:
         self._events = Events()
         self._task_events = TaskEvents()
         self._progress = Progress()
+        self._started = asyncio.Event()
         self._moved = asyncio.Event()
         self._view: Any = None
         self._doing: dict[int, str] = {}
@@ -46,6 +47,7 @@ class Follower:
 
     async def __aenter__(self) -> Follower:
         self._task = asyncio.create_task(self._follow(), name="follow")
+        await self._started.wait()  # what is done from here on is told as events, not as part of the snapshot
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -68,7 +70,8 @@ class Follower:
         pending: list[asyncio.Task[Any] | None] = [None, None]
         open_watches = {0, 1}
         try:
-            first = await anext(aiter(watches[0]))  # the snapshot is the first line, before any task's event
+            first = await anext(watches[0])  # the snapshot is the first line, before any task's event
+            self._started.set()
             await self._conversation(first)
             while open_watches:
                 for index in open_watches:
@@ -92,17 +95,19 @@ class Follower:
                     task.cancel()
             for watch in watches:
                 await watch.aclose()
+            self._started.set()
             self._moved.set()
 
     async def _conversation(self, frame: Any) -> None:
+        if self._sink is None:
+            self._progress.show(step_of(frame.value, self._doing))
+        else:
+            for event in await with_records(self._events.feed(frame), self._record):
+                await self._sink(event)
+        # Only now: who waits for this view may close the output next.
         self._view = frame.value
         self._moved.set()
         self._moved = asyncio.Event()
-        if self._sink is None:
-            self._progress.show(step_of(frame.value, self._doing))
-            return
-        for event in await with_records(self._events.feed(frame), self._record):
-            await self._sink(event)
 
     async def _tasks(self, frame: Any) -> None:
         reason, tasks = stuck(frame.value["tasks"])

@@ -137,6 +137,7 @@ def write_atomic(path: str, content: bytes, cancelled: threading.Event) -> None:
     the file keeps the old content: a replacement in one step cannot reach it. A read-only file is refused.
     """
     target = path
+    replaced = False
     try:
         target = os.path.realpath(path)
         before = _existing(target)
@@ -145,14 +146,17 @@ def write_atomic(path: str, content: bytes, cancelled: threading.Event) -> None:
         folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             _replace(folder_fd, os.path.basename(target), content, before, target, cancelled)
+            replaced = True
             _flush(folder_fd)
         finally:
             os.close(folder_fd)
     except _Cancelled:
         return
     except OSError as error:
-        unchanged = "; its old content is intact" if os.path.lexists(target) else ""
-        raise EnvironmentFailed(f"cannot write {path}: {reason(error)}{unchanged}") from None
+        if replaced:
+            raise EnvironmentFailed(f"{path} was written, but its directory not flushed: {reason(error)}") from None
+        intact = "; its old content is intact" if os.path.lexists(target) else ""
+        raise EnvironmentFailed(f"cannot write {path}: {reason(error)}{intact}") from None
     except ValueError as error:
         raise refusal(path, error) from None
 
@@ -160,7 +164,7 @@ def write_atomic(path: str, content: bytes, cancelled: threading.Event) -> None:
 def _existing(target: str) -> os.stat_result | None:
     try:
         found = os.lstat(target)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISLNK(found.st_mode):
         raise OSError(errno.ELOOP, "")  # realpath leaves a link only where links form a circle

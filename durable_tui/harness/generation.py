@@ -366,7 +366,7 @@ async def _over_limit(context: TaskContext, scene: Scene) -> str | None:
 async def retry(context: TaskContext) -> None:
     """Wait until the stored time, then prepare the next attempt."""
     checkpoint = context.checkpoint
-    while (left := checkpoint["until"] - context.kernel.session.now()) > 0:  # noqa: ASYNC110 - the stored time counts, also after the clock was set
+    while (left := checkpoint["until"] - context.kernel.session.now()) > 0:  # noqa: ASYNC110 - the stored time counts
         await asyncio.sleep(min(left / 1000, 30.0))
     attempt = checkpoint["attempt"] + 1
     async with context.commit() as tx:

@@ -26,6 +26,7 @@ from durable_tui.harness.views import TasksSource, task_row
 from durable_tui.models.messages import Usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
+from durable_tui.session.uninterrupted import uninterrupted
 from durable_tui.storage.errors import Fenced
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import OwnerRef, TaskRecord
@@ -264,19 +265,8 @@ class Harness:
         if self._closed:
             return
         self._closed = True
-        closing = asyncio.ensure_future(self._close())
-        cancelled = False
-        while not closing.done():
-            try:
-                await asyncio.shield(closing)
-            except asyncio.CancelledError:
-                cancelled = not closing.cancelled()
-                if closing.cancelled():
-                    break
-            except Exception:
-                break
-        if not closing.cancelled() and closing.exception() is not None:
-            raise closing.exception()  # type: ignore[misc]
+        closing, cancelled = await uninterrupted(self._close())
+        closing.result()
         if cancelled:
             raise asyncio.CancelledError
 

@@ -183,10 +183,12 @@ class Scheduler:
         self.wake()
 
     async def _run(self) -> None:
-        while not self.closing:
+        while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            if self.closing or not self.active:
+            if self.closing:
+                return
+            if not self.active:
                 continue
             try:
                 await self._pass()

@@ -106,9 +106,11 @@ class ConversationSource:
 
     def _begin(self, loaded: list[Any], first: bool) -> None:
         late = self._items
+        session = self._kernel.session
+        # The store may be a commit ahead of what was adopted; that commit comes as a frame of its own.
+        loaded = [entry for entry in loaded if entry["seq"] <= session.seq]
         newest = loaded[-1]["id"] if loaded else 0
         self._items = [*loaded, *(entry for entry in late if entry["id"] > newest)]
-        session = self._kernel.session
         value: dict[str, Any] = {"entries": Entries(self._items), "first": first}
         for key, definition in PLACES:
             state = session.cached_document(_address(definition, self._id))

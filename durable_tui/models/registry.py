@@ -264,8 +264,8 @@ def _configured_entry(
         if key in given:
             changes[key] = given[key]
     if "base_url" in given and given["base_url"] != entry.base_url:
-        # The key in the usual variable is for the usual server; elsewhere only a key named for it goes.
-        changes |= {"key": "", "key_env": None, "key_needed": False}
+        # A server of one's own asks for a key itself if it wants one.
+        changes["key_needed"] = False
     if "api_key_env" in given:
         variable = str(given["api_key_env"])
         changes |= {"key": environ.get(variable, "").strip(), "key_env": variable, "key_needed": True}

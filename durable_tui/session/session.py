@@ -15,6 +15,7 @@ from durable_tui.delta import apply_ops
 from durable_tui.session.documents import Address, DocumentChange, DocumentDefinition, DocumentState
 from durable_tui.session.errors import DocumentRefused, NestedCommit, SessionClosed, SessionPoisoned
 from durable_tui.session.transaction import Transaction
+from durable_tui.session.uninterrupted import uninterrupted
 from durable_tui.storage.errors import Fenced, StorageRejected
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import (
@@ -160,28 +161,31 @@ class Session:
             raise asyncio.CancelledError
 
     async def _store(self, batch: Batch) -> bool:
-        storing = asyncio.ensure_future(self.storage.commit(batch))
-        cancelled = False
-        while not storing.done():
-            try:
-                await asyncio.shield(storing)
-            except asyncio.CancelledError:
-                if storing.cancelled():
-                    break
-                cancelled = True
-            except Exception:
-                break
-        if storing.cancelled():
-            self._fail("poisoned", "the store was interrupted")
-            raise SessionPoisoned("the store was interrupted; close the session and open it again")
-        error = storing.exception()
-        if error is None:
-            return cancelled
+        """Hand the batch over; True when the caller was cancelled meanwhile and the batch stands (contract 3.5)."""
+        try:
+            await self.storage.commit(batch)
+            return False
+        except asyncio.CancelledError as cancelled:
+            if not isinstance(cancelled.__cause__, Exception):
+                checking, _ = await uninterrupted(self._is_stored(batch.seq))
+                error = checking.exception()
+                if error is None and checking.result():
+                    return True
+                if error is None:
+                    raise
+            else:
+                error = cancelled.__cause__
+        except Exception as raised:  # noqa: BLE001 - judged and raised again below
+            error = raised
         if isinstance(error, Fenced):
             self._fail("fenced", str(error))
         elif not isinstance(error, StorageRejected):
             self._fail("poisoned", str(error) or type(error).__name__)
         raise error
+
+    async def _is_stored(self, seq: int) -> bool:
+        rows = await self.storage.commits(reverse=True, limit=1)
+        return bool(rows) and rows[0].seq == seq
 
     def _fail(self, state: Literal["poisoned", "fenced"], reason: str) -> None:
         self.state = state

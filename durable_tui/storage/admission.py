@@ -102,9 +102,12 @@ def admit(path: str, label: str, *, reading: bool) -> int:
     still has what reading needs.
     """
     try:
-        raw, _ = connect_reading(path)
+        raw, seen = connect_reading(path)
         try:
-            return judge(raw, label, reading=reading)
+            version = judge(raw, label, reading=reading)
+            if seen.quiet and seen.size % int(raw.execute("PRAGMA page_size").fetchone()[0]):
+                raise StorageDamaged(f"{label} is cut off in the middle of a page; it was not changed")
+            return version
         finally:
             raw.close()
     except sqlite3.Error as error:

@@ -1,15 +1,17 @@
 """The one door to aiosqlite's thread: whole functions run on it, in order (contract 4, DESIGN 6).
 
 Private names used, here and nowhere else: `Connection._execute`, which queues a function on the connection's thread,
-and `Connection._thread`, made a daemon so that an abandoned connection never keeps the process alive. A test checks
-both against the pinned aiosqlite.
+and `Connection._thread`, replaced before it starts by a daemon that runs the same, so that an abandoned connection
+never keeps the process alive. A test checks both against the pinned aiosqlite.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import logging
 import sqlite3
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
@@ -18,6 +20,7 @@ import aiosqlite
 from durable_tui.storage.errors import StorageError
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Handle:
@@ -32,6 +35,12 @@ class Handle:
         self.raw.close()
 
 
+class _NoHandle:
+    """What a failed connect leaves, so that the thread is ended in order."""
+
+    def close(self) -> None: ...
+
+
 class Door:
     """One connection on a thread of its own. `connect` runs there first and gives the handle that jobs work on."""
 
@@ -40,16 +49,27 @@ class Door:
         self._connect = connect
         # aiosqlite keeps what its connector returns and only ever calls its close(): a handle does for a connection.
         self._connection = aiosqlite.Connection(cast(Callable[[], sqlite3.Connection], self._made), 64)
-        self._connection._thread.daemon = True
+        self._connection._thread = threading.Thread(
+            target=_serve, args=(self._connection._thread.run,), name="storage", daemon=True
+        )
         self._handle: Handle | None = None
+        self._failure: BaseException | None = None
 
-    def _made(self) -> Handle:
-        self._handle = self._connect()
+    def _made(self) -> Handle | _NoHandle:
+        try:
+            self._handle = self._connect()
+        except BaseException as error:  # noqa: BLE001 - raised again by `open`, once the thread has ended
+            self._failure = error
+            return _NoHandle()
         return self._handle
 
     async def open(self) -> None:
         """Start the thread and connect; raises what `connect` raised. Run it as a task: it must not be cancelled."""
         await self._connection
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            await self._connection.close()
+            raise failure
 
     async def run(self, job: Callable[[Handle], T]) -> T:
         """The job's result. A cancelled caller leaves at once and the job still runs: for reads."""
@@ -100,6 +120,14 @@ class Door:
         if self._handle is None:
             raise StorageError("the store is closed")
         return self._handle
+
+
+def _serve(run: Callable[[], None]) -> None:
+    try:
+        run()
+    except RuntimeError:
+        # The loop was closed while a job ran: nobody is left to be told, and the process is ending.
+        log.debug("the event loop was closed under a job of the store")
 
 
 def _nothing() -> None: ...

@@ -80,9 +80,6 @@ class OwnerLock:
         if descriptor is not None:
             os.close(descriptor)
 
-    def __del__(self) -> None:
-        self._close()
-
 
 def owner_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Who owns the session file at `path` now: `{pid, host, startedAt, bootId, processStartedAt}`, {} when unknown.

@@ -38,8 +38,8 @@ CHECKPOINT_COMMITS = 64
 class SqliteStorage:
     """One session file. Open with `SqliteStorage.open`; always `close()` it, in a `finally` at the outermost level.
 
-    A process that ends without `close()` still ends: its thread is a daemon; the kernel frees the lock, and the next
-    opening finds an unclean end. `previous` is the former opening, if any; `former_owner_dead` whether its process
+    A process that ends without `close()` still ends: its thread is a daemon; the kernel frees the lock then (never
+    earlier), and the next opening finds an unclean end. `previous` is the former opening, if any; `former_owner_dead` whether its process
     provably ended on this host (contract 4.2); `warnings` what a person should know about this opening, as sentences.
     """
 

@@ -243,7 +243,7 @@ def _fit(view: _View, match: _Match) -> Replacement:
     while head < min(len(lines), len(old_lines)) - 1 and lines[head] == old_lines[head]:
         head += 1
     tail = 0
-    while tail < min(len(lines), len(old_lines)) - 1 - head and lines[-1 - tail] == old_lines[-1 - tail]:
+    while tail < min(len(lines), len(old_lines)) - head and lines[-1 - tail] == old_lines[-1 - tail]:
         tail += 1
     # lines in common keep their own ends; the rest take those they replace, in order, then that of the line before
     new_ends: list[bytes] = ends[:head]

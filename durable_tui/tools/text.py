@@ -56,7 +56,13 @@ def show_bytes(count: int) -> str:
 
 def clean(text: str) -> str:
     """A finished text as the model and a line of the screen should see it."""
-    return fold(_SEQUENCES.sub("", text))
+    return fold(_SEQUENCES.sub("", text[: _unfinished_at(text)]))
+
+
+def _unfinished_at(text: str) -> int:
+    """Where a control sequence begins that has no end yet; the length of the text when none does."""
+    start = max(text.rfind(introducer) for introducer in _INTRODUCERS)
+    return start if start >= 0 and _UNFINISHED.fullmatch(text, start) else len(text)
 
 
 def fold(text: str) -> str:
@@ -111,12 +117,11 @@ class Cleaner:
             if rest is not None:
                 self._in_string = rest.group(1) is None
                 text = text[rest.end() :]
-        start = max(text.rfind(introducer) for introducer in _INTRODUCERS)
-        if start >= 0 and not final and _UNFINISHED.fullmatch(text, start):
+        start = _unfinished_at(text)
+        if start < len(text) and not final:
             self._in_string = len(text) - start > _HELD and _STRING_START.match(text, start) is not None
             self._held = "" if self._in_string else text[start:][:_HELD]
-            text = text[:start]
-        return _SEQUENCES.sub("", text)
+        return _SEQUENCES.sub("", text[:start])
 
 
 @dataclass(slots=True, frozen=True)

@@ -19,22 +19,6 @@ from durable_tui.ui.palette import GROUNDS, VARIABLES, variable
 
 _FIELDS = "primary secondary warning error success accent foreground background surface panel boost"
 FIELDS = (*_FIELDS.split(" "), "luminosity_spread", "text_alpha", "dark", "ansi")
-    "primary",
-    "secondary",
-    "warning",
-    "error",
-    "success",
-    "accent",
-    "foreground",
-    "background",
-    "surface",
-    "panel",
-    "boost",
-    "luminosity_spread",
-    "text_alpha",
-    "dark",
-    "ansi",
-]
 FRAMES = {"frame": "foreground 18%", "frame-focused": "primary", "frame-attention": "warning 60%"}
 TOKENS = {*(name.replace(".", "-") for name in VARIABLES), *GROUNDS, *FRAMES, "interrupted"}
 DEFAULT = "ink"

@@ -70,7 +70,6 @@ async def test_contract_4_a_batch_that_fails_in_the_middle_leaves_nothing(backen
         revisions=[base(5, {})],
     )
     before = await snapshot(storage)
-    storage._next_id = 10
     with pytest.raises(StorageRejected) as refused:
         await storage.commit(full(storage, **BAD[bad]))
     assert not refused.value.full
@@ -198,8 +197,7 @@ async def test_contract_3_5_a_cancelled_commit_that_fails_says_so_in_its_cause(b
     with pytest.raises(asyncio.CancelledError) as cancelled:
         await committing
     assert committing.cancelled()
-    causes = [cancelled.value.__cause__, cancelled.value.__context__]
-    assert any(isinstance(cause, StorageRejected) for cause in causes) or cancelled.value.__cause__ is None
+    assert isinstance(cancelled.value.__cause__, StorageRejected)
     assert len(await storage.commits()) == 2
 
 

@@ -114,7 +114,7 @@ async def test_contract_6_8_a_crash_after_the_mark_still_ends_aborted(opened: Op
     stopping.cancel()
     await asyncio.gather(stopping, return_exceptions=True)
     await crashing
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     record = await rig.storage.submission(submission.id)
     assert (record["status"], record["reason"]) == ("unanswered", "aborted")
@@ -173,6 +173,6 @@ async def test_contract_6_8_closing_never_writes_outcomes(opened: Open) -> None:
     assert [task["kind"] for task in live] == ["pi.generation", "pi.tool"]
     assert live[1]["state"]["checkpoint"]["phase"] == "execute"
     assert (await rig.storage.submission(submission.id))["status"] == "placed"
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     await rig.check(idle=True)

@@ -173,7 +173,7 @@ def recovery_of(scenario: Scenario) -> Drive:
     async def drive(rig: Rig) -> None:
         for name in ("q", "z"):
             rig.effects.gate(name).set()
-        rig.harness.resume()
+        await rig.harness.resume()
         await _say_all(rig, scenario.inputs)
         if scenario.name in NEEDS_ABORT:
             waiting = asyncio.create_task(rig.harness.wait_for_idle())

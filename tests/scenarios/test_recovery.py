@@ -36,7 +36,7 @@ async def _killed_in(opened: Open, *calls: Any, tool: str, count: int = 1, answe
 async def test_r02_an_unsafe_tool_never_runs_again(opened: Open) -> None:
     """R02 (b), UI-D03: killed between the effect and the commit of the result."""
     rig = await _killed_in(opened, ("gate", {"text": "g"}), tool="gate")
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert rig.effects.texts("gate") == ["g"]
     assert await rig.transcript() == [
@@ -67,7 +67,7 @@ async def test_r02_a_safe_tool_runs_again(opened: Open) -> None:
     await wait_until(stop.is_set)
     await rig.crash()
     rig.effects.after = None
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert rig.effects.texts("gate") == ["g"]
     await rig.check(idle=True)
@@ -83,7 +83,7 @@ async def test_contract_10_the_partial_output_of_an_interrupted_tool_is_kept(ope
 
     await wait_until(shown)
     await rig.crash()
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     result = next(line for line in await rig.transcript() if line.startswith("error talk"))
     assert result.startswith("error talk: t line 0\nt line 1\n") and "interrupted" in result
@@ -94,7 +94,7 @@ async def test_r02_a_finished_result_is_used_and_never_recomputed(opened: Open) 
     """R02 (c)."""
     rig = await _killed_in(opened, ("note", {"text": "n"}), ("gate", {"text": "g"}), tool="gate", count=1)
     rig.effects.gate("g").set()
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert rig.effects.texts("note") == ["n"]
     await rig.check(idle=True)
@@ -103,7 +103,7 @@ async def test_r02_a_finished_result_is_used_and_never_recomputed(opened: Open) 
 async def test_r01_an_interrupted_call_is_paired_and_the_conversation_goes_on(opened: Open) -> None:
     """R01, UI-R06, UI-R08: two parallel calls, one finished; then "continue", twice."""
     rig = await _killed_in(opened, ("note", {"text": "n"}), ("gate", {"text": "g"}), tool="gate")
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     before = await rig.entries()
     for text in ("continue", "and again"):
@@ -119,7 +119,7 @@ async def test_r04_a_sequence_goes_on_after_the_interrupted_call(opened: Open) -
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
     await rig.crash()
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     lines = [line.partition(":")[0] for line in await rig.transcript() if line.startswith(("result", "error"))]
     assert lines == ["result seq", "error gate", "result seq", "result seq", "result seq"]
@@ -159,7 +159,7 @@ async def test_ui_r04_a_pending_call_starts_without_a_warning(opened: Open) -> N
         ("pi.generation", "tools"), ("pi.tool", "call"),
     ]
     assert all("verdict" not in row for row in await _rows(rig)), "nothing is decided before scheduling starts"
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert [row["verdict"] for row in await _rows(rig)] == ["woken", "restarted"]
     assert rig.effects.texts("note") == ["n"] and codes(await rig.entries()) == []
@@ -196,7 +196,7 @@ async def test_r09_killed_while_streaming(opened: Open, deltas: int) -> None:
     await rig.crash()
     row = (await _rows(rig))[0]
     assert (row["kind"], row["phase"]) == ("pi.generation", "request")
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert (await _rows(rig))[0]["verdict"] == "resent"
     lines = await rig.transcript()
@@ -226,7 +226,7 @@ async def test_r06_the_attempt_and_its_time_survive(opened: Open) -> None:
     assert (await rig.document("pi.live"))["generation"]["retry"]["at"] == before["retry"]["at"]
     row = (await _rows(rig))[0]
     assert row["phase"] == "retry"
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert (await _rows(rig))[0]["verdict"] == "resumed"
     assert len(rig.provider.requests) == 1 + settings.max_retries
@@ -289,7 +289,7 @@ async def test_r07_a_rejected_commit_during_recovery_strands_nothing(opened: Ope
         else:
             await opens.abandon()
             await rig.open()
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     record = await rig.storage.submission(submission.id)
     assert record["status"] == "done"
@@ -326,7 +326,7 @@ async def test_r08_a_task_between_two_steps_goes_on_by_itself(opened: Open) -> N
         await asyncio.gather(waiting, dying, return_exceptions=True)
         finished = count < dies_after
         await rig.crash()
-        rig.harness.resume()
+        await rig.harness.resume()
         await rig.idle()
         assert (await rig.storage.submission(submission.id))["status"] == "done"
         assert len(rig.effects.texts("note")) <= 1
@@ -344,7 +344,7 @@ async def test_ui_r01_every_unfinished_task_gets_exactly_one_verdict(opened: Ope
     found = await _rows(rig)
     live = [task["id"] for task in await rig.storage.live_tasks()]
     assert [row["taskId"] for row in found] == live and all("verdict" not in row for row in found)
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     rows = await _rows(rig)
     assert [row["taskId"] for row in rows] == live and all("verdict" in row for row in rows)
@@ -360,7 +360,7 @@ async def test_contract_15_a_second_death_during_recovery_leaves_undecided_rows(
     deaths = (await _recovery(rig))["deaths"]
     assert len(deaths) == 2 and [death["foundBy"] for death in deaths] == [deaths[1]["epoch"], deaths[1]["epoch"] + 1]
     assert [row["taskId"] for row in deaths[0]["tasks"]] == [row["taskId"] for row in deaths[1]["tasks"]]
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     first, second = await _rows(rig, 0), await _rows(rig, 1)
     assert all("verdict" not in row for row in first) and all("verdict" in row for row in second)
@@ -374,7 +374,7 @@ async def test_contract_15_a_clean_reopen_writes_no_death_and_goes_on(opened: Op
     await rig.close()
     await rig.reopen()
     assert (await _recovery(rig) or {"deaths": []})["deaths"] == []
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert (await rig.storage.submission(submission.id))["status"] == "done"
     assert rig.effects.texts("gate") == ["a"]
@@ -388,7 +388,7 @@ async def test_contract_15_terminal_work_never_runs_again(opened: Open) -> None:
     before = await rig.transcript()
     for _ in range(3):
         await rig.crash()
-        rig.harness.resume()
+        await rig.harness.resume()
         await rig.idle()
     assert await rig.transcript() == before and len(rig.provider.requests) == 2
     assert rig.effects.texts("note") == ["a"]
@@ -418,7 +418,7 @@ async def test_contract_6_11_five_deaths_in_one_step_park_the_task(opened: Open)
     await rig.provider.wait_requests(1)
     for death in range(5):
         await rig.crash()
-        rig.harness.resume()
+        await rig.harness.resume()
         if death < 4:
             await rig.provider.wait_requests(death + 2)
     await asyncio.sleep(0.05)
@@ -441,7 +441,7 @@ async def test_contract_6_11_progress_clears_the_count(opened: Open) -> None:
     for number in range(7):
         await rig.effects.wait_started("gate", number + 1)
         await rig.crash()
-        rig.harness.resume()
+        await rig.harness.resume()
     await rig.idle()
     assert (await rig.storage.submission(submission.id))["status"] == "done"
     assert rig.effects.texts("gate") == [str(number) for number in range(7)]
@@ -454,7 +454,7 @@ async def test_ui_d04_a_call_id_is_answered_once_across_many_deaths(opened: Open
     await rig.effects.wait_started("gate")
     for _ in range(4):
         await rig.crash()
-        rig.harness.resume()
+        await rig.harness.resume()
         await asyncio.sleep(0.01)
     await rig.idle()
     results = [line for line in await rig.transcript() if line.startswith(("result", "error"))]

@@ -212,7 +212,7 @@ async def test_contract_8_5_stop_parks_the_queue_and_a_new_input_goes_first(open
 async def test_ui_q01_parked_items_survive_a_crash_and_reopening_releases_nothing(opened: Open) -> None:
     rig = await _parked(opened)
     await rig.crash()
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     assert [(item["content"], item.get("parked")) for item in await rig.inbox()] == [("p1", True), ("p2", True)]
     items = await rig.inbox()
@@ -292,7 +292,7 @@ async def test_contract_8_4_a_failed_run_leaves_the_inbox_alone_and_order_holds(
     await rig.crash()
     assert [item["content"] for item in await rig.inbox()] == ["f1", "f2", "f3"]
     first = await rig.harness.submission(first.id)
-    rig.harness.resume()
+    await rig.harness.resume()
     settled = await first.wait()
     assert (settled.status, settled.reason) == ("unanswered", "model_error") and "no credit" in settled.detail
     await rig.idle()
@@ -400,7 +400,7 @@ async def test_q09_three_follow_ups_survive_in_order(opened: Open) -> None:
         await rig.root.submit(text)
     await rig.crash()
     assert [item["content"] for item in await rig.inbox()] == ["f1", "f2", "f3"]
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     said = [line for line in await rig.transcript() if line.startswith("user")]
     assert said == ["user: go", "user: f1", "user: f2", "user: f3"]

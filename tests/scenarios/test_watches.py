@@ -168,7 +168,7 @@ async def test_ui_r05_the_view_after_a_restart_comes_from_the_store(opened: Open
     frame = await anext(rig.root.watch())
     assert [slot["status"] for slot in frame.value["tools"]] == ["running"]
     assert frame.value["recovery"]["deaths"][-1]["tasks"]
-    rig.harness.resume()
+    await rig.harness.resume()
     await rig.idle()
     frame = await anext(rig.root.watch())
     assert list(frame.value["tools"]) == [] and "run" not in frame.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,11 +13,16 @@ class BadOp(Exception):
 
 def fold(base: Any, batches: Iterable[Iterable[Any]]) -> Any:
     """The value after all batches of ops."""
-    box = {"root": copy.deepcopy(base)}
+    box = {"root": _copy(base)}
     for ops in batches:
         for op in ops:
             _apply(box, op)
     return box["root"]
+
+
+def _copy(value: Any) -> Any:
+    """Plain JSON of one's own, whatever immutable form it came in."""
+    return json.loads(json.dumps(value))
 
 
 def _step(value: Any, key: Any) -> Any:
@@ -35,7 +40,7 @@ def _step(value: Any, key: Any) -> Any:
 def _apply(box: dict[str, Any], op: Any) -> None:
     kind = op[0]
     if kind == "r":
-        box["root"] = copy.deepcopy(op[1])
+        box["root"] = _copy(op[1])
         return
     path = ["root", *op[1]]
     holder: Any = box
@@ -43,7 +48,7 @@ def _apply(box: dict[str, Any], op: Any) -> None:
         holder = _step(holder, key)
     last = path[-1]
     if kind == "s":
-        value = copy.deepcopy(op[2])
+        value = _copy(op[2])
         if isinstance(holder, list) and last == len(holder):
             holder.append(value)
         elif isinstance(holder, list):
@@ -70,7 +75,7 @@ def _apply(box: dict[str, Any], op: Any) -> None:
         index, removed, items = op[2], op[3], op[4]
         if not (0 <= index <= len(array) and 0 <= removed <= len(array) - index):
             raise BadOp(f"cannot splice {op!r} into {len(array)}")
-        array[index : index + removed] = copy.deepcopy(items)
+        array[index : index + removed] = _copy(items)
     elif kind == "m":
         array = _array(_step(holder, last))
         if sorted(op[2]) != list(range(len(array))):

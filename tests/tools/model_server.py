@@ -241,7 +241,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Quiet."""
 
     def do_GET(self) -> None:
-        if self.path.endswith("/models"):
+        if self.path == "/v1/models":
             self._json(200, {"object": "list", "data": [{"id": "scripted-model", "object": "model"}]})
         elif self.path == "/health":
             self._json(200, {"status": "ok"})
@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if not self.path.endswith("/chat/completions"):
+        if self.path != "/v1/chat/completions":
             self._json(404, {"error": {"message": f"no {self.path}", "type": "not_found_error"}})
             return
         try:

@@ -219,9 +219,11 @@ class Composer(TextArea):
         if self._walk is None:
             if direction > 0 or self.text.strip():
                 return False
-        elif self.text != self._walked():
-            return False
-        elif (direction < 0 and row > 0) or (direction > 0 and row < self.document.line_count - 1):
+        elif (
+            self.text != self._walked()
+            or (direction < 0 and row > 0)
+            or (direction > 0 and row < self.document.line_count - 1)
+        ):
             return False
         texts = self._texts()
         if not texts:
@@ -284,7 +286,12 @@ class Composer(TextArea):
             self.suggestions.offer([])
             return
         found = [
-            Suggestion(0, f"/{action.slash}" + (" " if action.argument else ""), f"/{action.slash} {action.argument}".strip(), action.help)
+            Suggestion(
+                0,
+                f"/{action.slash}" + (" " if action.argument else ""),
+                f"/{action.slash} {action.argument}".strip(),
+                action.help,
+            )
             for action in complete_slash(text)
         ]
         if not found:

@@ -58,7 +58,7 @@ class Transcript(ScrollView, can_focus=True):
         self._unseen = 0
         self.has_older = False
         self._asked_older = False
-        self.notice: list[Run] = []  # shown while there are no blocks
+        self.notice: list[list[Run]] = []  # lines shown while there are no blocks
         self.clock: Callable[[], int] = lambda: int(time.time() * 1000)
 
     # --- content --------------------------------------------------------------------------------------------
@@ -283,7 +283,9 @@ class Transcript(ScrollView, can_focus=True):
         palette = self._palette()
         row = self.scroll_offset.y + y
         if not len(self._heights):
-            runs = clip_runs(self.notice, cells) if y == max(region.height // 3, 0) else []
+            first = max((region.height - len(self.notice)) // 3, 0)
+            line = self.notice[y - first] if first <= y < first + len(self.notice) else []
+            runs = clip_runs(line, cells)
             pad = max((cells - runs_width(runs)) // 2, 0)
             return strip_of([(" " * pad, ""), *runs], cells, palette, base)
         index, inner = self._heights.find(row)

@@ -226,18 +226,33 @@ async def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
         await at(tmp_path).write_bytes("/dev/null", b"x")
 
 
+async def test_a_directory_that_cannot_be_flushed_is_told_truly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    with pytest.raises(EnvironmentFailed, match="was written, but its directory not flushed"):
+        await at(tmp_path).write_bytes("f", b"new")
+    assert (tmp_path / "f").read_bytes() == b"new"
+
+
 async def test_extended_attributes_stay(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"old")
     try:
         os.setxattr(path, "user.note", b"kept")
     except OSError:
-        path = Path("/dev/shm") / f"dt-{os.getpid()}"  # some file systems have none: then there is nothing to keep
-        path.write_bytes(b"old")
-        path.unlink()
-        return
+        assert os.listxattr(path) == []  # a file system without them: then there is nothing to keep
+    before = {name: os.getxattr(path, name) for name in os.listxattr(path)}
     await at(tmp_path).write_bytes("f", b"new")
-    assert os.getxattr(path, "user.note") == b"kept"
+    assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == before
+    assert path.read_bytes() == b"new"
 
 
 async def test_a_cancelled_write_leaves_old_or_new_and_nothing_behind(tmp_path: Path) -> None:

@@ -82,8 +82,8 @@ def test_configured_providers() -> None:
     assert (model.context_window, model.max_output) == (4096, 512)
     assert model.prices == {"input": 1.0, "output": 2.0, "cacheRead": 0.5}
     assert {"LOCAL_KEY", "OPENAI_API_KEY"} <= models.key_variables()
-    # The usual key does not go to another server than the usual one.
-    assert models.problem("deepseek/x") is None and models._entries["deepseek"].key == ""
+    deepseek = next(info for info in models.known() if info.name == "deepseek")
+    assert (deepseek.base_url, deepseek.configured, deepseek.problem) == ("http://proxy.test/v1", True, None)
     assert models._entries["deepseek"].quirks == KNOWN["deepseek"].quirks
 
 

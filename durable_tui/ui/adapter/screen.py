@@ -1,0 +1,169 @@
+"""Everything the main screen shows of one session, from the frames of its conversation and its tasks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from durable_tui.ui.adapter import header, recovery, rows, words
+from durable_tui.ui.adapter.blocks import Said
+from durable_tui.ui.adapter.model import Changes, Conversation, FrameLike
+from durable_tui.ui.glyphs import UNICODE, Glyphs
+
+
+class ScreenModel:
+    """`epoch` is this opening's, for which deaths to show; flags say what the front end itself knows."""
+
+    def __init__(
+        self,
+        conversation: Conversation | None = None,
+        *,
+        conversation_id: int = 1,
+        epoch: int | None = None,
+        home: str = "",
+        glyphs: Glyphs = UNICODE,
+    ) -> None:
+        self.conversation = conversation or Conversation()
+        self.conversation_id = conversation_id
+        self.epoch = epoch
+        self.home = home
+        self.glyphs = glyphs
+        self.tasks: dict[int, Mapping[str, Any]] = {}
+        self.task_list: Sequence[Mapping[str, Any]] = ()
+        self.seq = 0
+        self.paused = False
+        self.reading = False
+        self.stopping: int | None = None  # the run's task asked to stop, until a frame shows it
+        self.problem: str | None = None
+        self.closing = False
+
+    # --- frames ---------------------------------------------------------------------------------------------
+
+    def apply(self, frame: FrameLike) -> Changes:
+        changes = self.conversation.apply(frame)
+        self.seq = max(self.seq, frame.seq)
+        run = frame.value.get("run")
+        if self.stopping is not None and (not run or run.get("taskId") != self.stopping):
+            self.stopping = None
+        if "tools" in changes.parts or changes.reset:
+            changes.touched |= self._times(changes)
+        return changes
+
+    def _times(self, changes: Changes) -> set[int]:
+        return {index for index in self.conversation.apply_tasks(self.tasks) if index < changes.kept}
+
+    def apply_tasks(self, frame: FrameLike) -> Changes:
+        self.task_list = frame.value.get("tasks") or ()
+        self.tasks = {task["id"]: task for task in self.task_list}
+        self.seq = max(self.seq, frame.seq)
+        changes = Changes(parts={"tasks"}, kept=len(self.conversation.blocks))
+        changes.touched = self.conversation.apply_tasks(self.tasks)
+        return changes
+
+    # --- what to show ---------------------------------------------------------------------------------------
+
+    @property
+    def view(self) -> Mapping[str, Any]:
+        return self.conversation.view
+
+    @property
+    def run(self) -> Mapping[str, Any] | None:
+        return self.view.get("run")
+
+    @property
+    def busy(self) -> bool:
+        """A conversation is busy exactly while `pi.live.run` exists (contract 1)."""
+        return bool(self.run)
+
+    @property
+    def items(self) -> Sequence[Mapping[str, Any]]:
+        return (self.view.get("inbox") or {}).get("items") or ()
+
+    @property
+    def parked(self) -> int:
+        return sum(bool(item.get("parked")) for item in self.items)
+
+    @property
+    def unfinished(self) -> int:
+        return sum(task.get("status") != "terminal" for task in self.task_list)
+
+    @property
+    def has_older(self) -> bool:
+        return not self.view.get("first", True)
+
+    def header(self) -> header.Header:
+        view = self.view
+        if not view:
+            return header.Header()
+        cwd = (view.get("agent") or {}).get("cwd") or (view.get("session") or {}).get("cwd") or ""
+        state = header.state_of(
+            view,
+            self.tasks,
+            paused=self.paused and bool(self.unfinished),
+            problem=bool(self.problem),
+            reading=self.reading,
+            stopping=self.stopping is not None,
+        )
+        return header.Header(
+            title=header.title_of(view, self.conversation.first_said),
+            cwd=words.home_path(str(cwd), self.home),
+            model=header.model_of(view),
+            state=state,
+            context=header.context_of(view),
+            cost=header.cost_of(view),
+            seq=self.seq,
+        )
+
+    def recovery(self, *, every: bool = False) -> recovery.Recovery:
+        return recovery.recovery(self.view.get("recovery"), epoch=None if every else self.epoch)
+
+    def live(self, now: int) -> rows.Rows:
+        return rows.live_rows(self.view, self.tasks, now, self.glyphs)
+
+    def inbox(self) -> rows.Rows:
+        return rows.inbox_rows(self.view, self.glyphs)
+
+    def task_rows(self) -> rows.Rows:
+        return rows.task_rows(self.task_list, self.conversation_id, self.glyphs)
+
+    def said(self) -> list[str]:
+        """What the person said in this conversation, oldest first, as far as it is loaded."""
+        texts: list[str] = []
+        current: int | None = None
+        for block in self.conversation.blocks:
+            if isinstance(block.data, Said):
+                if block.entry == current and texts:
+                    texts[-1] += "\n" + block.data.text
+                else:
+                    texts.append(block.data.text)
+                current = block.entry
+        return texts
+
+    def hint(self) -> str:
+        """What the keys of the composer do now."""
+        if self.closing:
+            return "closing in order"
+        if self.reading:
+            return "read-only · Ctrl+O another session"
+        if self.busy:
+            return "Enter steer · Alt+Enter follow-up · Esc stop"
+        if self.parked:
+            return "Enter send · empty Enter releases the first parked message"
+        if self.paused and self.unfinished:
+            return "Enter on an empty line starts what was found"
+        return "Enter send · Shift+Enter new line"
+
+    def status(self, now: int) -> str:
+        """One line for narrow terminals: state, time, what waits, what runs."""
+        glyph, word, _ = header.STATES[self.header().state]
+        parts = [f"{self.glyphs[glyph]} {word}"]
+        run = self.run
+        if run:
+            started = self.tasks.get(run.get("taskId", 0), {}).get("startedAt")
+            name = words.task_name(run.get("taskId"), "pi.generation")
+            parts.append(name + (f" {words.elapsed(now - int(started))}" if started else ""))
+        if self.items:
+            parts.append(f"inbox {len(self.items)}")
+        if self.unfinished:
+            parts.append(f"tasks {self.unfinished}")
+        return f" {self.glyphs['dot']} ".join(parts)

@@ -1,0 +1,118 @@
+"""From watches to the screen: one task reads conversation frames, one task frames; both paint at most 12 times a second."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from durable_tui.ui.adapter.model import Changes
+from durable_tui.ui.adapter.screen import ScreenModel
+
+INTERVAL = 1 / 12
+TAIL = 200  # entries loaded at first
+
+
+class Watchable(Protocol):
+    def watch(self, tail: int | None = None) -> AsyncIterator[Any]: ...
+
+
+class TaskWatchable(Protocol):
+    def watch_tasks(self) -> AsyncIterator[Any]: ...
+
+
+class Feed:
+    """Applies every frame at once and in order; `paint(changes)` is called for all since the last call together."""
+
+    def __init__(
+        self,
+        conversation: Watchable,
+        harness: TaskWatchable,
+        model: ScreenModel,
+        paint: Callable[[Changes], None],
+        *,
+        interval: float = INTERVAL,
+        report: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        self._conversation = conversation
+        self._harness = harness
+        self.model = model
+        self._paint = paint
+        self._interval = interval
+        self._report = report
+        self._pending: Changes | None = None
+        self._painted = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.first = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until the session closes or this is cancelled; stopping a watch stops no work."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._frames())
+                group.create_task(self._tasks())
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self.flush()
+            self.ended.set()
+
+    async def _frames(self) -> None:
+        async with aclosing(self._conversation.watch(tail=TAIL)) as watch:  # type: ignore[type-var]
+            async for frame in watch:
+                try:
+                    changes = self.model.apply(frame)
+                except Exception as error:  # a frame we cannot read must not end the feed: start over from its view
+                    self._report(error)
+                    changes = self._again(frame)
+                self._note(changes)
+                self.first.set()
+
+    def _again(self, frame: Any) -> Changes:
+        from durable_tui.ui.adapter.model import Conversation
+
+        former = self.model.conversation
+        self.model.conversation = Conversation()
+        self.model.conversation.builder = former.builder
+        changes = self.model.apply(_Whole(frame))
+        changes.reset = True
+        return changes
+
+    async def _tasks(self) -> None:
+        async with aclosing(self._harness.watch_tasks()) as watch:  # type: ignore[type-var]
+            async for frame in watch:
+                self._note(self.model.apply_tasks(frame))
+
+    def _note(self, changes: Changes) -> None:
+        if self._pending is None:
+            self._pending = changes
+        else:
+            self._pending.merge(changes)
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            wait = self._painted + self._interval - loop.time()
+            self._timer = loop.call_later(max(wait, 0), self.flush)
+
+    def flush(self) -> None:
+        """Paint what is pending now."""
+        self._timer = None
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        self._painted = asyncio.get_running_loop().time()
+        try:
+            self._paint(pending)
+        except Exception as error:  # painting may fail, the work goes on (UI-R20)
+            self._report(error)
+
+
+class _Whole:
+    """A frame taken as a whole view."""
+
+    def __init__(self, frame: Any) -> None:
+        self.value = frame.value
+        self.ops = [["r", frame.value]]
+        self.seq = frame.seq
+        self.at = frame.at

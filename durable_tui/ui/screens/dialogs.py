@@ -1,0 +1,184 @@
+"""Screens laid over the main one: a choice, a line to type, an explanation, help. None of them takes the draft along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.markup import escape
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from durable_tui.ui.actions import ACTIONS, key_label, keys_of
+from durable_tui.ui.adapter.recovery import RecoveryRow, explanation
+from durable_tui.ui.adapter.rows import Row, Rows
+from durable_tui.ui.glyphs import Glyphs
+from durable_tui.ui.palette import Palette
+from durable_tui.ui.text.runs import Run
+from durable_tui.ui.text.safe import clean
+from durable_tui.ui.widgets.panel import Panel
+
+
+@dataclass(slots=True, frozen=True)
+class Look:
+    """What every screen paints with."""
+
+    palette: Callable[[], Palette]
+    glyphs: Glyphs
+
+    def text(self, runs: Sequence[Run]) -> Text:
+        """Runs as a rich text; data stays data."""
+        out = Text()
+        for part, tokens in runs:
+            out.append(clean(part), self.palette().style(tokens))
+        return out
+
+
+class Dialog[Result](ModalScreen[Result]):
+    """A box in the middle; Esc leaves it with None."""
+
+    BINDINGS: ClassVar = [Binding("escape", "leave", "Close", show=False)]
+
+    def __init__(self, look: Look, title: str, corner: str = "Esc close") -> None:
+        super().__init__()
+        self.look = look
+        self._title = title
+        self._corner = corner
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="box") as box:
+            box.border_title = escape(clean(self._title))
+            box.border_subtitle = escape(clean(self._corner))
+            yield from self.inside()
+
+    def inside(self) -> ComposeResult:
+        yield from ()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class ChoicePanel(Panel):
+    """Enter chooses."""
+
+    def key_enter(self) -> None:
+        key = self.chosen_key()
+        if key is not None:
+            self.post_message(self.Chosen(self, key))
+
+
+class ChoiceScreen(Dialog[Any]):
+    """A list to choose from, with a text over it. Gives the chosen key."""
+
+    def __init__(
+        self, look: Look, title: str, text: str, rows: Sequence[Row], *, corner: str = "Enter choose · Esc close"
+    ) -> None:
+        super().__init__(look, title, corner)
+        self._text = text
+        self._rows = tuple(rows)
+
+    def inside(self) -> ComposeResult:
+        if self._text:
+            yield Static(Text(clean(self._text)), classes="text")
+        yield ChoicePanel(palette=self.look.palette, glyphs=self.look.glyphs, id="choices")
+
+    def on_mount(self) -> None:
+        panel = self.query_one("#choices", Panel)
+        panel.set_rows(Rows(self._rows))
+        panel.key = next((row.key for row in self._rows if row.key is not None), None)
+        panel.focus()
+
+    def on_panel_chosen(self, event: Panel.Chosen) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+
+class LineScreen(Dialog[str]):
+    """One line to type. Gives the text, None when left."""
+
+    def __init__(self, look: Look, title: str, value: str = "", placeholder: str = "") -> None:
+        super().__init__(look, title, "Enter take · Esc close")
+        self._value = value
+        self._placeholder = placeholder
+
+    def inside(self) -> ComposeResult:
+        yield Input(value=clean(self._value), placeholder=clean(self._placeholder), id="line", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.dismiss(event.value)
+
+
+class TextScreen(Dialog[None]):
+    """Something to read."""
+
+    BINDINGS: ClassVar = [Binding("enter,q", "leave", "Close", show=False)]
+
+    def __init__(self, look: Look, title: str, text: Callable[[], Text]) -> None:
+        super().__init__(look, title)
+        self._make = text
+
+    def inside(self) -> ComposeResult:
+        with VerticalScroll(can_focus=True):
+            yield Static(self._make(), classes="text")
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.query_one(".text", Static).update(self._make())
+
+
+class WhyScreen(TextScreen):
+    """Why a recovered task got its verdict: commits, times, the rule."""
+
+    def __init__(self, look: Look, row: RecoveryRow) -> None:
+        def text() -> Text:
+            runs: list[Run] = []
+            for label, value in explanation(row):
+                tone = f"bold {row.verdict.tone}" if label == "verdict" else ""
+                runs += [(label.ljust(13), "dim"), (value, tone), ("\n", "")]
+            return look.text(runs[:-1])
+
+        super().__init__(look, f"why: {row.name} {row.verdict.word}", text)
+
+
+class HelpScreen(TextScreen):
+    """Every key and command, from the registry."""
+
+    GROUPS: ClassVar = (
+        ("composer", "writing"), ("main", "the run"), ("app", "anywhere"), ("transcript", "in the transcript (F7)"),
+        ("inbox", "in the inbox (F3)"), ("tasks", "in the tasks (F4)"), ("recovery", "in the recovery card (F6)"),
+    )  # fmt: skip
+
+    def __init__(self, look: Look, keymap: dict[str, str] | None = None) -> None:
+        super().__init__(look, "help", lambda: look.text(help_runs(self.GROUPS, keymap)))
+
+
+def help_runs(groups: Sequence[tuple[str, str]], keymap: dict[str, str] | None = None) -> list[Run]:
+    runs: list[Run] = []
+    for scope, title in groups:
+        runs += [(f"{title}\n", "bold live")]
+        for action in ACTIONS:
+            if action.scope != scope:
+                continue
+            keys = " ".join(key_label(key) for key in keys_of(action, keymap)[:2])
+            slash = f"/{action.slash}" if action.slash else ""
+            name = "  ".join(filter(None, (keys, slash)))
+            runs += [
+                (f"  {name:<24}", "bold"),
+                (action.title, ""),
+                (f"  {action.help}" if action.help else "", "dim"),
+                ("\n", ""),
+            ]
+        runs.append(("\n", ""))
+    return runs[:-1]

@@ -1,0 +1,231 @@
+"""The main screen: header, recovery card, transcript, side panels, composer, footer (DESIGN 4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Static
+
+from durable_tui.ui.actions import Action, bindings
+from durable_tui.ui.adapter.model import Changes
+from durable_tui.ui.adapter.rows import Rows
+from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.glyphs import Glyphs
+from durable_tui.ui.palette import Palette
+from durable_tui.ui.text.runs import Run
+from durable_tui.ui.text.safe import clean
+from durable_tui.ui.widgets.composer import Composer
+from durable_tui.ui.widgets.footer import FooterLine
+from durable_tui.ui.widgets.header import HeaderLine
+from durable_tui.ui.widgets.inbox import Inbox
+from durable_tui.ui.widgets.live import Live
+from durable_tui.ui.widgets.panel import Panel
+from durable_tui.ui.widgets.recovery import RecoveryCard
+from durable_tui.ui.widgets.suggestions import Suggestions
+from durable_tui.ui.widgets.tabs import Tabs
+from durable_tui.ui.widgets.tasks import Tasks
+from durable_tui.ui.widgets.transcript import Transcript
+
+NARROW, STATUS, LOW, TINY = 100, 60, 24, 12
+
+
+class MainScreen(Screen[None]):
+    """Paints `model`; knows no session. `now` gives milliseconds, for elapsed times."""
+
+    BINDINGS: ClassVar = bindings("main")
+
+    def __init__(
+        self,
+        model: ScreenModel,
+        *,
+        palette: Callable[[], Palette],
+        glyphs: Glyphs,
+        keymap: dict[str, str] | None = None,
+        now: Callable[[], int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.glyphs = glyphs
+        self._palette = palette
+        self._keymap = keymap or {}
+        self.now = now or (lambda: int(time.time() * 1000))
+        self.panel = "transcript"  # the one shown below NARROW columns
+        self.painted = 0  # paints so far: what "found rows are on the screen" waits for
+
+    def compose(self) -> ComposeResult:
+        common = {"palette": self._palette, "glyphs": self.glyphs}
+        yield HeaderLine(id="header", **common)
+        yield Static("", id="banner", markup=False)
+        yield RecoveryCard(id="recovery", **common)
+        yield Tabs(palette=self._palette, id="tabs")
+        with Horizontal(id="body"):
+            transcript = Transcript(id="transcript", **common)
+            transcript.clock = self.now
+            yield transcript
+            with Vertical(id="side"):
+                yield Live(id="live", **common)
+                yield Inbox(id="inbox", **common)
+                yield Tasks(id="tasks", **common)
+        suggestions = Suggestions(id="suggestions", **common)
+        yield suggestions
+        yield Composer(suggestions, id="composer")
+        yield FooterLine(palette=self._palette, keymap=self._keymap, id="footer")
+
+    def on_mount(self) -> None:
+        self.recovery.display = False
+        self.footer.available = self.available
+        self.transcript.conversation = self.model.conversation
+        self.composer.history = self.model_said
+        self.composer.focus()
+        self._classes()
+        self.paint_all()
+
+    def model_said(self) -> list[str]:
+        return self.model.said()
+
+    # --- parts ----------------------------------------------------------------------------------------------
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.query_one("#transcript", Transcript)
+
+    @property
+    def composer(self) -> Composer:
+        return self.query_one("#composer", Composer)
+
+    @property
+    def recovery(self) -> RecoveryCard:
+        return self.query_one("#recovery", RecoveryCard)
+
+    @property
+    def footer(self) -> FooterLine:
+        return self.query_one("#footer", FooterLine)
+
+    @property
+    def header(self) -> HeaderLine:
+        return self.query_one("#header", HeaderLine)
+
+    def panel_of(self, name: str) -> Panel:
+        return self.query_one(f"#{name}", Panel)
+
+    # --- painting -------------------------------------------------------------------------------------------
+
+    def attach(self, model: ScreenModel) -> None:
+        """Show another session."""
+        self.model = model
+        self.transcript.has_older = model.has_older
+        self.transcript.attach(model.conversation)
+        self.paint_all()
+
+    def paint(self, changes: Changes) -> None:
+        """Show what frames changed."""
+        if not self.is_mounted or not self._nodes:
+            return
+        parts = changes.parts
+        transcript = self.transcript
+        if transcript.conversation is not self.model.conversation:
+            transcript.attach(self.model.conversation)
+        transcript.has_older = self.model.has_older
+        if changes.reset or changes.tail or changes.touched or "entries" in parts:
+            transcript.show(changes)
+        if changes.reset or "recovery" in parts:
+            self.recovery.show(self.model.recovery())
+        if changes.reset or parts & {"inbox"}:
+            self.query_one("#inbox", Inbox).set_rows(self.model.inbox())
+        if changes.reset or parts & {"tasks"}:
+            self.query_one("#tasks", Tasks).set_rows(self.model.task_rows())
+        self._paint_moving()
+        self.painted += 1
+
+    def paint_all(self) -> None:
+        """Show everything anew."""
+        self.paint(Changes(reset=True, tail=True, parts={"entries"}))
+
+    def _paint_moving(self) -> None:
+        """What depends on the clock and on several parts of the view."""
+        now = self.now()
+        live = self.model.live(now)
+        panel = self.query_one("#live", Live)
+        panel.set_rows(live)
+        panel.set_class(self.model.busy, "-busy")
+        self.header.show(self.model.header())
+        self.composer.border_subtitle = clean(self.model.hint())
+        self._paint_tabs(live, now)
+        problem = self.model.problem
+        banner = self.query_one("#banner", Static)
+        banner.set_class(bool(problem), "-shown")
+        if problem:
+            banner.update(clean(problem))
+
+    def _paint_tabs(self, live: Rows, now: int) -> None:
+        tabs = self.query_one("#tabs", Tabs)
+        if not tabs.display:
+            return
+        counts = [
+            ("transcript", "transcript", 0),
+            ("live", "live", sum(row.key is not None for row in live.rows)),
+            ("inbox", "inbox", len(self.model.items)),
+            ("tasks", "tasks", self.model.unfinished),
+        ]
+        tabs.show(counts, self.panel, self.model.status(now))
+
+    def tick(self) -> None:
+        """Once a second, and faster while something runs: elapsed times move on."""
+        if not self.is_mounted:
+            return
+        if self.model.busy or self.model.view.get("compactions"):
+            self._paint_moving()
+            self.transcript.tick()
+        else:
+            self.header.show(self.model.header())
+
+    def set_notice(self, lines: list[list[Run]]) -> None:
+        """What stands in the middle of an empty transcript."""
+        self.transcript.notice = lines
+        self.transcript.refresh()
+
+    def available(self, action: Action) -> bool:
+        """Whether the footer should name this key now."""
+        if action.id == "recoveries":
+            return bool(self.model.recovery(every=True).rows)
+        return True
+
+    # --- layout ---------------------------------------------------------------------------------------------
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._classes()
+        self._paint_moving()
+
+    def _classes(self) -> None:
+        width, height = self.size
+        narrow = width < NARROW
+        self.set_class(narrow, "-narrow")
+        self.set_class(height < LOW, "-low")
+        self.set_class(height < TINY or width < 24, "-tiny")
+        self._show_panel()
+
+    def _show_panel(self) -> None:
+        narrow = self.has_class("-narrow")
+        panel = self.panel if narrow else "transcript"
+        self.set_class(narrow and panel != "transcript", "-panel")
+        for name in ("live", "inbox", "tasks"):
+            self.panel_of(name).set_class(name == panel, "-chosen")
+
+    def go_to(self, name: str) -> None:
+        """Focus a part; pressed again, back to the composer."""
+        if name == "composer" or (self.focused is not None and self.focused.id == name):
+            self.panel = "transcript"
+            self._show_panel()
+            self.composer.focus()
+        else:
+            if name in ("transcript", "live", "inbox", "tasks"):
+                self.panel = name
+                self._show_panel()
+            self.query_one(f"#{name}").focus()
+        self._paint_moving()

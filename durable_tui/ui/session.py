@@ -1,0 +1,134 @@
+"""A session on the screen: chosen, opened through the host, fed, and closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from durable_tui.ui.adapter.model import Changes, Conversation
+from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.feed import Feed
+from durable_tui.ui.files import Files
+from durable_tui.ui.glyphs import Glyphs
+
+if TYPE_CHECKING:
+    from durable_tui.host.opening import Host, Opened
+    from durable_tui.host.options import ScreenOptions
+
+TOUR = "scripted/tour"
+
+
+@dataclass(slots=True)
+class Session:
+    """One open session: what the host opened, what the screen shows of it, and the feed between the two."""
+
+    opened: Any
+    model: ScreenModel
+    feed: Feed
+    files: Files
+    task: asyncio.Task[None] | None = None
+    started: bool = False
+
+    @property
+    def root(self) -> Any:
+        return self.opened.root
+
+    @property
+    def harness(self) -> Any:
+        return self.opened.harness
+
+    def start_feed(self) -> None:
+        self.task = asyncio.get_running_loop().create_task(self.feed.run())
+
+    def resume(self) -> None:
+        """Let the scheduler start; what was found goes on (contract 15)."""
+        if not self.started:
+            self.started = True
+            self.model.paused = False
+            self.harness.resume()
+
+    def note_problem(self) -> bool:
+        """Take over what keeps the session from going on; True when that changed."""
+        problem = self.harness.session_problem
+        if problem and getattr(self.harness, "paused_for_space", False):
+            problem = f"not saved: disk full — paused. It goes on when there is space again. ({problem})"
+        elif problem:
+            problem = f"stopped: {problem}"
+        changed: bool = problem != self.model.problem
+        self.model.problem = problem
+        return changed
+
+    async def close(self) -> None:
+        """Stop watching, then close in order: nothing is lost, unfinished work goes on at the next open."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+        await self.opened.close()
+
+
+def make_session(
+    opened: Any,
+    paint: Callable[[Changes], None],
+    *,
+    glyphs: Glyphs,
+    report: Callable[[BaseException], None],
+) -> Session:
+    """Put model and feed around an opened session; watches nothing yet."""
+    summarize, replay_of = tool_words(opened.registry)
+    home = os.path.expanduser("~")
+    model = ScreenModel(
+        Conversation(summarize, replay_of),
+        conversation_id=opened.root.id,
+        epoch=getattr(opened.storage, "epoch", None),
+        home=home if home != "~" else "",
+        glyphs=glyphs,
+    )
+    feed = Feed(opened.root, opened.harness, model, paint, report=report)
+    agent_cwd = opened.session.get("cwd") or os.getcwd()
+    return Session(opened, model, feed, Files(agent_cwd))
+
+
+def tool_words(registry: Any) -> tuple[Callable[[str, Any], str], Callable[[str], str]]:
+    """(summary of a call's arguments, replay policy of a tool), by what is installed."""
+    from durable_tui.harness.extension import select_tools
+
+    def tool(name: str) -> Any:
+        return select_tools(registry.extensions()).get(name)
+
+    def summarize(name: str, arguments: Any) -> str:
+        found = tool(name)
+        if found is None or found.summary is None or not isinstance(arguments, dict):
+            return ""
+        try:
+            return str(found.summary(arguments))
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return ""  # the arguments are the model's and may be anything
+
+    def replay_of(name: str) -> str:
+        found = tool(name)
+        return found.replay if found is not None else ""
+
+    return summarize, replay_of
+
+
+async def choose_path(host: Host, options: ScreenOptions) -> Path:
+    """Which session to open: the one named, a new one, else this directory's newest."""
+    catalogue = host.catalogue
+    if options.session is not None:
+        return await asyncio.to_thread(catalogue.find, options.session)
+    if not options.new:
+        newest = await catalogue.newest(options.directory)
+        if newest is not None:
+            return newest.path
+    return catalogue.new_path()
+
+
+async def open_at(host: Host, path: Path, *, directory: str, model: str | None = None) -> Opened:
+    """Open a session for the screen: without any model it runs the built-in tour. Raises what the host raises."""
+    from durable_tui.host.opening import open_session
+
+    return await open_session(host, path, directory=directory, model=model, fallback_model=TOUR)
