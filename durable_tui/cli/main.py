@@ -216,3 +216,17 @@ def _headless(command: str, options: Any, json_lines: bool) -> Exit:
         ended = supervisor.run(lambda: body(options, output))
     quiet_interpreter_exit()
     return ended
+
+
+def leave(status: int) -> int:
+    """The status to exit with. Threads that an extension left running would keep the process: then it ends here."""
+    import os
+    import threading
+
+    others = [thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()]
+    if others:
+        from durable_tui.cli.supervise import quiet_interpreter_exit
+
+        quiet_interpreter_exit()
+        os._exit(status)
+    return status

@@ -58,12 +58,15 @@ def process_table() -> dict[int, Process]:
 
 
 def _table_from_ps() -> dict[int, Process]:
-    table: dict[int, Process] = {}
-    with os.popen("ps -A -o pid=,ppid=,pgid=,stat=") as listing:
-        for line in listing:
-            fields = line.split()
-            if len(fields) >= 4:
-                table[int(fields[0])] = (int(fields[1]), int(fields[2]), fields[3].startswith("Z"))
+    read_end, write_end = os.pipe()
+    arguments = ["ps", "-A", "-o", "pid=,ppid=,pgid=,stat="]
+    listing = os.posix_spawnp("ps", arguments, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, write_end, 1)])
+    os.close(write_end)
+    with open(read_end, encoding="ascii", errors="replace") as pipe:
+        rows = [line.split() for line in pipe]
+    os.waitpid(listing, 0)
+    table = {int(row[0]): (int(row[1]), int(row[2]), row[3].startswith("Z")) for row in rows if len(row) >= 4}
+    table.pop(listing, None)  # our own child, but not of the command
     return table
 
 
@@ -114,6 +117,13 @@ class Supervisor:
             self._say(f'{{"failed": "{failed[0]}", "errno": {failed[1]}}}')
             return
         self._say(f'{{"started": {self.command}}}')
+        try:
+            self._supervise(deadline)
+        except BaseException:
+            self._kill_all()  # whatever went wrong here, the command must not live on
+            raise
+
+    def _supervise(self, deadline: float | None) -> None:
         reason = self._wait(None if deadline is None else time.monotonic() + deadline)
         if reason == "exit":
             survivors = self._end_leftovers()
@@ -201,6 +211,8 @@ class Supervisor:
             self._reap()
             if self.status is not None:
                 return "exit"
+            if not self.owner_alive:
+                return "owner"
             rest = None if deadline is None else deadline - time.monotonic()
             if rest is not None and rest <= 0:
                 return "deadline"
@@ -318,7 +330,7 @@ class Supervisor:
         try:
             os.write(self.control, line.encode() + b"\n")
         except OSError:
-            self.owner_alive = False  # nobody listens any more; the work here goes on
+            return  # the owner is dead: its end of file tells the loops that wait
 
 
 if __name__ == "__main__":

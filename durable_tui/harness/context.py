@@ -47,6 +47,31 @@ def missing_result(call: dict[str, Any], message: dict[str, Any]) -> dict[str, A
     }
 
 
+def unique_call_ids(message: dict[str, Any], earlier: list[dict[str, Any]]) -> dict[str, Any]:
+    """The answer with call ids that are not empty and unlike any other of the request, whatever its provider gave."""
+    if not any(block.get("type") == "toolCall" for block in message["content"]):
+        return message
+    taken = {
+        block["id"]
+        for other in earlier
+        if other["role"] == "assistant"
+        for block in other["content"]
+        if block.get("type") == "toolCall"
+    }
+    content: list[dict[str, Any]] = []
+    for block in message["content"]:
+        if block.get("type") == "toolCall":
+            given = block["id"].strip() or f"call_{len(taken)}"
+            candidate, number = given, 2
+            while candidate in taken:
+                candidate, number = f"{given}_{number}", number + 1
+            taken.add(candidate)
+            if candidate != block["id"]:
+                block = {**block, "id": candidate}
+        content.append(block)
+    return {**message, "content": content}
+
+
 class ContextCache:
     """The context of one conversation, grown entry by entry; flat cost per round however long it is."""
 
@@ -61,7 +86,8 @@ class ContextCache:
         self._flat: list[dict[str, Any]] = []
         self._tail: list[_Unit] = []
         self._by_call: dict[str, _Unit] = {}
-        self._assistant_ids: list[int] = []
+        self._attempts: list[int] = []  # entry ids of all model responses, failed ones too
+        self._turns: list[int] = []  # for each, 1 when it is a turn
         self._costs: list[float] = []
         self._used_tokens = 0
         self._characters = 0
@@ -108,7 +134,8 @@ class ContextCache:
             self.tools[added["name"]] = added
 
     def _add_assistant(self, entry_id: int, message: dict[str, Any]) -> None:
-        self._assistant_ids.append(entry_id)
+        self._attempts.append(entry_id)
+        self._turns.append(0 if _is_left_out(message) else 1)
         self._costs.append(message.get("usage", {}).get("cost", {}).get("total", 0.0))
         if _is_left_out(message):
             return
@@ -151,9 +178,9 @@ class ContextCache:
         return self._used_tokens + self._characters // 4
 
     def turns_since(self, entry_id: int) -> tuple[int, float]:
-        """How many assistant messages came after an entry, and their cost in USD."""
-        start = bisect_right(self._assistant_ids, entry_id)
-        return len(self._assistant_ids) - start, sum(self._costs[start:])
+        """How many turns came after an entry, and the cost in USD of all attempts since, failed ones too."""
+        start = bisect_right(self._attempts, entry_id)
+        return sum(self._turns[start:]), sum(self._costs[start:])
 
 
 def _is_left_out(message: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable_tui.delta import freeze
 from durable_tui.harness.cleanup import close_partial
-from durable_tui.harness.context import ContextCache, load_context
+from durable_tui.harness.context import ContextCache, load_context, unique_call_ids
 from durable_tui.harness.documents import AGENT, LIVE, PROVIDER
 from durable_tui.harness.inbox import Scene, apply_boundary, load_scene, new_generation, settle_inputs, start_run
 from durable_tui.harness.partial import Partial, Throttle, ended_partial
@@ -96,6 +96,7 @@ async def request(context: TaskContext) -> None:
         return
     extensions, _ = await kernel.selection(conversation_id)
     prepared = await kernel.run_hooks(extensions, "beforeRequest", await _request(kernel, context, cache, model))
+    kernel.tidy_soon()  # the model takes its time, and no commit waits behind it
     partial = Partial(model, kernel.session.now())
     throttle = Throttle(kernel.settings.partial_interval, lambda: _commit_partial(context, partial))
     message: dict[str, Any] | None = None
@@ -103,7 +104,7 @@ async def request(context: TaskContext) -> None:
     try:
         async for event in kernel.models.stream(prepared):
             if isinstance(event, Finished):
-                message = dict(event.message)
+                message = unique_call_ids(dict(event.message), prepared.messages)
                 break
             partial.apply(event)
             throttle.touch()

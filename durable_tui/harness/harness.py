@@ -274,6 +274,7 @@ class Harness:
         kernel = self._kernel
         try:
             await kernel.scheduler.close()
+            await kernel.stop_tidying()
         finally:
             kernel.reject_waiters(SessionClosed("the session was closed"))
             for watch in list(kernel.watches):
@@ -340,7 +341,9 @@ class Opening:
             builtins={"pi.generation": GENERATION, "pi.tool": TOOL},
         )
         kernel.scheduler = Scheduler(kernel)
-        kernel.former_owner_dead = getattr(self._storage, "former_owner_dead", True)
+        previous = self._storage.previous
+        ended = previous is None or previous.closed_at is not None
+        kernel.former_owner_dead = ended or self._storage.former_owner_dead
 
         async def prepare(tx: Any) -> None:
             await settle(kernel, tx)
@@ -349,6 +352,11 @@ class Opening:
         kernel.started_at = (await session.value(SESSION))["createdAt"]
         harness = Harness(kernel)
         found = [task_id for task_id, task in session.tasks.items() if task["state"]["status"] == "running"]
+        kernel.late.update(
+            task["conversationId"]
+            for task in session.tasks.values()
+            if task["kind"] == "pi.generation" and task["abortRequested"]
+        )
         deaths = await recover(kernel)
         kernel.scheduler.adopt_recovered(found, serial=deaths >= 2)
         if await opens_keep_dying(kernel):

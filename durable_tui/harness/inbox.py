@@ -79,6 +79,7 @@ def admit_input(scene: Scene, content: Any, *, when_busy: str, request_id: str |
     record = _new_submission(scene, "input", request_id)
     waiting = [item for item in scene.items if not item.get("parked")]
     if scene.busy or waiting:
+        note_late(scene)
         mode = "steer" if when_busy == "steer" else "followUp"
         scene.items.append({"id": record["id"], "mode": mode, "content": content})
         queued = tx.put_submission({**record, "status": "queued"})
@@ -104,6 +105,14 @@ def admit_write(scene: Scene, entry: dict[str, Any], *, request_id: str | None) 
     if not scene.busy:
         start_waiting(scene)
     return tx.submissions[record["id"]]
+
+
+def note_late(scene: Scene) -> None:
+    """Remember an input that comes while the run is being aborted: it is to run, not to lie there (contract 8.5)."""
+    run = scene.live.get("run")
+    record = scene.tx.candidate(run["taskId"]) if run is not None else None
+    if record is not None and record["abortRequested"]:
+        scene.kernel.late.add(scene.conversation_id)
 
 
 def start_waiting(scene: Scene) -> None:
@@ -173,7 +182,10 @@ def new_generation(scene: Scene) -> int:
 def settle_inputs(
     scene: Scene, *, answer: int | None = None, reason: str | None = None, detail: str | None = None
 ) -> None:
-    """Settle exactly the inputs of the run, and end it (contract 8.8)."""
+    """Settle exactly the inputs of the run, and end it (contract 8.8).
+
+    An aborted run leaves the inbox alone, but what came or was released after its mark starts now (contract 8.4, 8.5).
+    """
     tx = scene.tx
     if "run" in scene.live:
         for submission_id in list(scene.live["run"]["inputs"]):
@@ -187,6 +199,8 @@ def settle_inputs(
             tx.put_submission(record)  # type: ignore[arg-type]
     for key in ("run", "generation", "tools"):
         scene.live.pop(key, None)
+    if reason == "aborted" and scene.conversation_id in scene.kernel.late:
+        start_waiting(scene)
 
 
 def find_item(scene: Scene, submission_id: int) -> int:

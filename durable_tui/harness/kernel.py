@@ -16,6 +16,7 @@ from durable_tui.harness.graph import chain_of
 from durable_tui.harness.settings import Settings
 from durable_tui.harness.tasks import TaskDefinition
 from durable_tui.session import Commit, Session, Transaction, Watch
+from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import EntryRecord, SubmissionRecord, TaskRecord
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 ENTRY_CACHE = 512
+TIDY_EVERY = 400  # commits
 
 
 class ModelSource(Protocol):
@@ -72,9 +74,12 @@ class Kernel:
         self.on_problem: Callable[[str | None], None] | None = None
         self.reports: list[str] = []
         self.started_at = 0
+        self.late: set[int] = set()  # conversations that took an input while their run was being aborted
         self.settled: dict[int, list[asyncio.Future[SubmissionRecord]]] = {}
         self.ended: dict[int, list[asyncio.Future[TaskRecord]]] = {}
         self.idle_waiters: list[asyncio.Future[None]] = []
+        self._tidied = session.seq
+        self._tidying: asyncio.Task[None] | None = None
         self.watches: WeakSet[Watch] = WeakSet()
         self._ended: OrderedDict[int, TaskRecord] = OrderedDict()
         self._entries: OrderedDict[int, EntryRecord] = OrderedDict()
@@ -107,6 +112,26 @@ class Kernel:
                 self._ended[task["id"]] = task
                 if len(self._ended) > ENTRY_CACHE:
                     self._ended.popitem(last=False)
+
+    def tidy_soon(self) -> None:
+        """Let the store tidy up while nothing else needs it; after enough commits, in the background."""
+        if self.session.seq - self._tidied < TIDY_EVERY or self._tidying is not None:
+            return
+        self._tidied = self.session.seq
+        self._tidying = asyncio.get_running_loop().create_task(self._tidy())
+
+    async def _tidy(self) -> None:
+        try:
+            await self.session.storage.checkpoint()
+        except StorageError as error:
+            log.warning("tidying up failed: %s", error)
+        finally:
+            self._tidying = None
+
+    async def stop_tidying(self) -> None:
+        """Wait for the tidying that runs, if any."""
+        if self._tidying is not None:
+            await asyncio.wait([self._tidying])
 
     def _remember(self, entry: EntryRecord) -> None:
         self._entries[entry["id"]] = entry

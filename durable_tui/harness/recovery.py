@@ -32,7 +32,9 @@ async def note_verdict(
     draft = await tx.document(RECOVERY)
     for death in reversed(draft.value["deaths"]):
         for row in death["tasks"]:
-            if row["taskId"] == task_id and "verdict" not in row:
+            if row["taskId"] == task_id:
+                if "verdict" in row:
+                    return  # decided earlier in this very commit; older reports stay as they are
                 row["verdict"] = verdict
                 row["rule"] = rule
                 row["seq"] = tx.seq
@@ -136,14 +138,16 @@ async def recover(kernel: Kernel) -> int:
 
 
 async def _requeue(kernel: Kernel, tx: Transaction, record: TaskRecord, *, unclean: bool) -> None:
+    limit = kernel.settings.restart_limit
     if status_of(record) != "running":
-        if not unclean and "restarts" in record:
+        # A clean close clears the count, but releases nothing: what is parked waits for a person.
+        parked = limit and record.get("restarts", 0) >= limit
+        if not unclean and not parked and "restarts" in record:
             tx.put_task(changed(record, restarts=None))
         return
     restarts = record.get("restarts", 0) + 1 if unclean else None
     state = {"status": "pending", "checkpoint": checkpoint_of(record)}
     tx.put_task(changed(record, state=state, restarts=restarts))
-    limit = kernel.settings.restart_limit
     if restarts is not None and limit and restarts >= limit and not record["abortRequested"]:
         await note_verdict(
             kernel,

@@ -131,6 +131,11 @@ class Scheduler:
         invocation = self._invocations.get(task_id)
         return invocation is None or invocation.asked
 
+    def is_invocation(self) -> bool:
+        """Whether the caller runs inside a task's own invocation, which must not wait for itself."""
+        current = asyncio.current_task()
+        return any(invocation.task is current for invocation in self._invocations.values())
+
     async def close(self) -> None:
         """Start nothing more; end and join every invocation (contract 13)."""
         self.closing = True
@@ -213,6 +218,8 @@ class Scheduler:
         tasks = self.kernel.session.tasks
         if self.full and not await self._probe():
             return
+        if not tasks:
+            self.kernel.tidy_soon()
         await self._cascade()
         children = children_of(tasks, self.kernel.session.conversations)
         for task_id in sorted(tasks):
@@ -420,6 +427,18 @@ class Scheduler:
             self._watched(context.id, invocation, coroutine), name=f"task {context.id}"
         )
 
+        def gone(_: asyncio.Task[None]) -> None:
+            coroutine.close()  # cancelled before its first step, a task runs no `finally`
+            self._forget(context.id, invocation)
+
+        invocation.task.add_done_callback(gone)
+
+    def _forget(self, task_id: int, invocation: Invocation) -> None:
+        invocation.context.ended = True
+        if self._invocations.get(task_id) is invocation:
+            del self._invocations[task_id]
+            self.wake()
+
     async def _watched(self, task_id: int, invocation: Invocation, coroutine: Any) -> None:
         try:
             await coroutine
@@ -430,10 +449,7 @@ class Scheduler:
         except Exception:
             log.exception("task %s: the scheduler failed", task_id)
         finally:
-            invocation.context.ended = True
-            if self._invocations.get(task_id) is invocation:
-                del self._invocations[task_id]
-            self.wake()
+            self._forget(task_id, invocation)
 
     async def _drive(self, context: TaskContext) -> None:
         """Run phase after phase until the task ends, waits, or may not go on, in the order of contract 6.3."""

@@ -166,7 +166,7 @@ class ConversationSource:
         if address == LIVE.address(self._id):
             new = value if value is not None else {}
             if any(op[0] == "r" for op in changed):
-                changed = diff(freeze(previous or {}), freeze(new))
+                changed = _by_key(previous or {}, new)  # replacing the root here would replace the whole view
             ops.extend(_live_op(op) for op in changed)
             changes.update(_live_part(new))
             changes[""] = tuple(key for key in ("run", "generation") if key not in new)
@@ -214,6 +214,12 @@ def _live_part(live: Any) -> dict[str, Any]:
     part: dict[str, Any] = {key: live.get(key) or freeze([]) for key in LIVE_LISTS}
     part.update({key: live[key] for key in ("run", "generation") if key in live})
     return part
+
+
+def _by_key(previous: Any, new: Any) -> list[Any]:
+    """Ops that take one object to another key by key, never replacing the root."""
+    gone: list[Any] = [["d", [key]] for key in previous if key not in new]
+    return gone + [["s", [key], new[key]] for key in new if key not in previous or previous[key] != new[key]]
 
 
 def _live_op(op: Any) -> Any:

@@ -159,6 +159,7 @@ class _Line:
         self.last: Status = {}
         if self.status_fd >= 0:
             os.set_blocking(self.status_fd, False)
+            name_process("durable-tui")  # killing by the program's name means the app, and spares the launcher
 
     @staticmethod
     def _take(variable: str) -> int:

@@ -39,7 +39,7 @@ class ChatStream:
         self._calls = CallAssembler(_ids(request.messages))
         self._announced: dict[int, Call] = {}
         self._open: str | None = None
-        self._blank = ""
+        self._blank: tuple[str, str] = ("", "")  # kind and text
         self._carry = ""
         self._reason: str | None = None
         self._usage: Usage | None = None
@@ -210,13 +210,13 @@ class ChatStream:
             return
         if self._open != kind:
             # A block opens with its first text that is not blank; blanks before it wait, or are dropped with it.
+            waiting = self._blank[1] if self._blank[0] == kind else ""
             if not text.strip():
-                self._blank = self._blank + text if kind == "text" else self._blank
+                self._blank = (kind, waiting + text)
                 return
             self._flush_carry(events)
-            if kind == "text":
-                text = self._blank + text
-            self._blank = ""
+            text = waiting + text
+            self._blank = ("", "")
             self._open = kind
             key = "text" if kind == "text" else "thinking"
             self._blocks.append({"type": kind, key: ""})
@@ -257,7 +257,7 @@ class ChatStream:
             return
         self._flush_carry(events)
         self._open = None
-        self._blank = ""
+        self._blank = ("", "")
         call.index = len(self._blocks)
         id = self._calls.settle_id(call)
         block = {"type": "toolCall", "id": id, "name": replace_surrogates(call.name), "arguments": {}}

@@ -104,7 +104,15 @@ def admit(path: str, label: str, *, reading: bool) -> int:
     try:
         raw, seen = connect_reading(path)
         try:
-            version = judge(raw, label, reading=reading)
+            try:
+                version = judge(raw, label, reading=reading)
+            except sqlite3.OperationalError as error:
+                if reading or error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                    raise
+                # A death in the middle of a write without WAL: SQLite rolls back once the owner opens for writing.
+                raw.close()
+                raw = connect(path, "mode=ro&immutable=1")
+                version = judge(raw, label, reading=reading)
             if seen.quiet and seen.size % int(raw.execute("PRAGMA page_size").fetchone()[0]):
                 raise StorageDamaged(f"{label} is cut off in the middle of a page; it was not changed")
             return version
@@ -166,7 +174,10 @@ def check_whole(raw: sqlite3.Connection, path: str, label: str) -> bool:
 
 def explain(error: sqlite3.Error, label: str) -> StorageError:
     """What went wrong while opening or reading, as an error of ours."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return StorageError(f"{label} was left in the middle of a write; open it for writing once, then it can be read")
+    code &= 0xFF
     if code == sqlite3.SQLITE_NOTADB:
         return StorageDamaged(f"{label} is not a session file; it was not changed")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT):

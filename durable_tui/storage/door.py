@@ -8,8 +8,8 @@ never keeps the process alive. A test checks both against the pinned aiosqlite.
 from __future__ import annotations
 
 import asyncio
-import os
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Callable

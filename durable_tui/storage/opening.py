@@ -22,7 +22,7 @@ from durable_tui.storage.admission import (
 )
 from durable_tui.storage.disk import free_bytes, is_network
 from durable_tui.storage.door import Handle
-from durable_tui.storage.errors import StorageError, StorageRejected
+from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected
 from durable_tui.storage.identity import is_dead, this_owner
 from durable_tui.storage.jobs import Durability, Writer
 from durable_tui.storage.ownership import OwnerLock, sibling
@@ -125,7 +125,10 @@ def _begin(
         schema.migrate(raw, label)
     opening.former_owner_dead = _provably_ended(path, opening.previous)
     opening.owner = this_owner(opening.previous.epoch + 1 if opening.previous else 1, now_ms())
-    opening.next_id, opening.next_seq = raw.execute("SELECT next_id, next_seq FROM session").fetchone()
+    counters = raw.execute("SELECT next_id, next_seq FROM session").fetchone()
+    if counters is None:
+        raise StorageDamaged(f"{label} has lost its counters; it was not changed")
+    opening.next_id, opening.next_seq = counters
     opening.writer.begin_epoch(raw, opening.owner)
     return opening
 

@@ -37,6 +37,18 @@ class Storage(Protocol):
     def files(self) -> str | None:
         """The folder `NAME.files` for output of commands, or None where there is none."""
 
+    @property
+    def previous(self) -> OwnerRow | None:
+        """The opening before this one."""
+
+    @property
+    def former_owner_dead(self) -> bool:
+        """Whether the process of `previous` provably ended on this host (contract 4.2)."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know about this opening, as sentences."""
+
     def mint_id(self) -> int:
         """A fresh id, never handed out again once a batch holding a later or equal id was committed. The first is 1."""
 
@@ -46,7 +58,8 @@ class Storage(Protocol):
     async def commit(self, batch: Batch) -> None:
         """Store the batch as one transaction, or raise StorageRejected, StorageUncertain or Fenced.
 
-        Cancelling the caller does not interrupt it: the outcome is awaited first (contract 3.5).
+        Cancelling the caller does not interrupt it: the outcome is awaited first (contract 3.5). The CancelledError then
+        means that the batch is stored, or has the failure as its `__cause__`.
         """
 
     async def close(self) -> None:
@@ -106,3 +119,9 @@ class Storage(Protocol):
 
     async def owners(self, *, limit: int = 200) -> list[OwnerRow]:
         """The newest openings, oldest first; this opening is the last."""
+
+    async def checkpoint(self) -> None:
+        """Tidy up while nothing happens, so that no commit has to (SQLite: a passive WAL checkpoint)."""
+
+    async def poll_seq(self) -> int:
+        """The newest stored seq, cheaply; for one that follows another owner."""

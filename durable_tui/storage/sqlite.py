@@ -39,8 +39,9 @@ class SqliteStorage:
     """One session file. Open with `SqliteStorage.open`; always `close()` it, in a `finally` at the outermost level.
 
     A process that ends without `close()` still ends: its thread is a daemon; the kernel frees the lock then (never
-    earlier), and the next opening finds an unclean end. `previous` is the former opening, if any; `former_owner_dead` whether its process
-    provably ended on this host (contract 4.2); `warnings` what a person should know about this opening, as sentences.
+    earlier), and the next opening finds an unclean end. `previous` is the former opening, if any; `former_owner_dead`
+    whether its process provably ended on this host (contract 4.2); `warnings` what a person should know about this
+    opening, as sentences.
     """
 
     def __init__(self, label: str, path: str, door: Door, opened: Opening | Reading) -> None:
@@ -55,6 +56,7 @@ class SqliteStorage:
         self.former_owner_dead = False
         self._epoch = 0
         self._next_id = self._next_seq = 1
+        self._stored_seq = 0
         self._opening: Opening | None = None
         if isinstance(opened, Opening):
             self._opening = opened
@@ -140,23 +142,25 @@ class SqliteStorage:
         if not batch:
             return
         written = steps(batch)
-        self._next_id = next_id = next_free_id(batch, self._next_id)
-        self._next_seq = max(self._next_seq, batch.seq + 1)
+        next_id = next_free_id(batch, self._next_id)
         writer = opening.writer
-        self._unchecked += 1
-
-        def job(handle: Handle) -> None:
-            writer.commit(handle.raw, batch, written, next_id)
-            self._stored_seq = batch.seq
-
         try:
-            await self._door.finish(job)
+            await self._door.finish(lambda handle: writer.commit(handle.raw, batch, written, next_id))
         except StorageUncertain:
             self._unsure = True
             raise
         except asyncio.CancelledError as error:
+            if error.__cause__ is None:
+                self._stored(batch, next_id)
             self._unsure = self._unsure or isinstance(error.__cause__, StorageUncertain)
             raise
+        self._stored(batch, next_id)
+
+    def _stored(self, batch: Batch, next_id: int) -> None:
+        self._next_id = max(self._next_id, next_id)
+        self._next_seq = max(self._next_seq, batch.seq + 1)
+        self._stored_seq = batch.seq
+        self._unchecked += 1
 
     async def close(self) -> None:
         """Mark the opening closed in order (flushed), empty the log, release the store. Idempotent.

@@ -81,8 +81,10 @@ def _footer(limited: Limited, result: ProcessResult) -> str:
     whole = f"{shown}, of {show_bytes(result.output_bytes)} in all"
     problem = result.detail.get("outputProblem")
     if result.output_path is None:
-        return f"[{whole}. {f'The rest was not kept: {problem}' if problem else 'The rest was not kept'}.]"
-    return f"[{whole}. Full output: {result.output_path}{f' ({problem})' if problem else ''}]"
+        return f"[{whole}. The rest was not kept{f': {problem}' if problem else ''}.]"
+    if problem:
+        return f"[{whole}. What was stored of it: {result.output_path}; {problem}]"
+    return f"[{whole}. Full output: {result.output_path}]"
 
 
 def _verdict(result: ProcessResult, timeout: float) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 Scope = Literal["app", "main", "composer", "transcript", "inbox", "tasks", "recovery", "live", "sessions"]
 Tier = Literal["any", "session", "idle", "busy", "parked", "found"]
@@ -134,8 +134,6 @@ ACTIONS: tuple[Action, ...] = (
         "Move in what was said",
         "f7",
         tier="any",
-        footer=6,
-        short="transcript",
         priority=True,
     ),
     Action("composer", "Composer", "Back to writing", "f8", tier="any", palette=False, priority=True),
@@ -147,7 +145,6 @@ ACTIONS: tuple[Action, ...] = (
         "enter",
         scope="composer",
         palette=False,
-        priority=True,
     ),
     Action(
         "follow_up",
@@ -156,7 +153,6 @@ ACTIONS: tuple[Action, ...] = (
         "alt+enter,ctrl+j",
         scope="composer",
         palette=False,
-        priority=True,
     ),
     Action(
         "newline",
@@ -165,7 +161,6 @@ ACTIONS: tuple[Action, ...] = (
         "shift+enter",
         scope="composer",
         palette=False,
-        priority=True,
     ),
     Action(
         "edit_last",
@@ -174,7 +169,6 @@ ACTIONS: tuple[Action, ...] = (
         "alt+up",
         scope="composer",
         palette=False,
-        priority=True,
     ),
     Action(
         "history_back",
@@ -183,7 +177,6 @@ ACTIONS: tuple[Action, ...] = (
         "up",
         scope="composer",
         palette=False,
-        priority=True,
     ),
     Action(
         "history_forward",
@@ -192,9 +185,8 @@ ACTIONS: tuple[Action, ...] = (
         "down",
         scope="composer",
         palette=False,
-        priority=True,
     ),
-    Action("complete", "Complete", "Takes the suggestion", "tab", scope="composer", palette=False, priority=True),
+    Action("complete", "Complete", "Takes the suggestion", "tab", scope="composer", palette=False),
     Action(
         "undo",
         "Undo",
@@ -202,9 +194,8 @@ ACTIONS: tuple[Action, ...] = (
         "ctrl+underscore,ctrl+shift+minus,ctrl+minus",
         scope="composer",
         palette=False,
-        priority=True,
     ),
-    Action("quit_empty", "Quit", "On an empty message", "ctrl+d", scope="composer", palette=False, priority=True),
+    Action("quit_empty", "Quit", "On an empty message", "ctrl+d", scope="composer", palette=False),
     Action(
         "page_up",
         "Scroll up",
@@ -212,7 +203,6 @@ ACTIONS: tuple[Action, ...] = (
         "pageup",
         scope="composer",
         palette=False,
-        priority=True,
     ),
     Action(
         "page_down",
@@ -221,7 +211,6 @@ ACTIONS: tuple[Action, ...] = (
         "pagedown",
         scope="composer",
         palette=False,
-        priority=True,
     ),
     # the transcript
     Action("line_up", "Up", "To the tool call above, or one line", "up,k", scope="transcript", palette=False),
@@ -266,7 +255,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def bindings(scope: Scope) -> list[Binding]:
+def bindings(scope: Scope) -> list[BindingType]:
     """The bindings of a widget or screen; each id is the action's, so that `[keys]` can rebind it."""
     return [
         Binding(
@@ -297,7 +286,7 @@ def check_keymap(keymap: dict[str, str]) -> list[str]:
     for name, keys in keymap.items():
         if name not in BY_ID:
             problems.append(f"keys.{name}: no action is called that; known are {', '.join(sorted(BY_ID))}")
-        elif not isinstance(keys, str) or not keys.strip():
+        elif not str(keys).strip() or keys != str(keys):
             problems.append(f'keys.{name}: must be a text such as "ctrl+p"')
     return problems
 

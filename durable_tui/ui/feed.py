@@ -1,4 +1,4 @@
-"""From watches to the screen: one task reads conversation frames, one task frames; both paint at most 12 times a second."""
+"""From watches to the screen: every frame is applied at once, the screen is painted at most twelve times a second."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Feed:
             async for frame in watch:
                 try:
                     changes = self.model.apply(frame)
-                except Exception as error:  # a frame we cannot read must not end the feed: start over from its view
+                except Exception as error:  # noqa: BLE001 - a frame we cannot read must not end the feed
                     self._report(error)
                     changes = self._again(frame)
                 self._note(changes)
@@ -104,7 +104,7 @@ class Feed:
         self._painted = asyncio.get_running_loop().time()
         try:
             self._paint(pending)
-        except Exception as error:  # painting may fail, the work goes on (UI-R20)
+        except Exception as error:  # noqa: BLE001 - painting may fail, the work goes on (UI-R20)
             self._report(error)
 
 

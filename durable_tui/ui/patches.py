@@ -1,18 +1,23 @@
-"""The few corrections of Textual's input parsing this program needs; each has a test that fails when it is not needed.
+"""The few corrections of Textual this program needs; each has a test that fails when it is not needed.
 
 - `ESC CR`, what terminals without the kitty protocol send for Alt+Enter, arrives as plain Enter.
 - A mouse report whose coordinates are no numbers is typed into the focused widget.
 - Pasted text without paste marks arrives as thousands of key presses, every line break of it an Enter.
+- A process continued after a stop it did not choose enters its modes a second time: two readers share the keys.
+- When the terminal is gone the writing thread dies, and everything that draws waits for it for ever.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
 
 from textual import events
 from textual._xterm_parser import XTermParser
+from textual.drivers._writer_thread import WriterThread
+from textual.drivers.linux_driver import LinuxDriver
 
 _NUMBER = r"(?:[-+]?(?:nan|inf)|[-+.\d]*)"
 _BROKEN_MOUSE = re.compile(rf"\x1b\[<(?=[^Mm\x1b]*(?i:nan|inf))(?i:{_NUMBER};{_NUMBER};{_NUMBER})[Mm]")
@@ -56,3 +61,28 @@ def apply() -> None:
 
     XTermParser._sequence_to_key_events = with_alt_enter  # type: ignore[method-assign]
     XTermParser.feed = corrected  # type: ignore[method-assign]
+    _correct_driver()
+
+
+def _correct_driver() -> None:
+    resume = LinuxDriver._sigcont_application
+    write_all = WriterThread.run
+
+    def continued(self: LinuxDriver, *signal: Any) -> None:
+        if not os.isatty(self.fileno):
+            return  # a hang-up continues what it ends
+        reader = self._key_thread
+        if self._auto_restart and reader is not None and reader.is_alive():
+            self.suspend_application_mode()
+            self._must_signal_resume = True
+        resume(self, *signal)
+
+    def until_told(self: WriterThread) -> None:
+        try:
+            write_all(self)
+        except OSError:
+            while self._queue.get() is not None:
+                pass  # nobody is left to see it
+
+    LinuxDriver._sigcont_application = continued  # type: ignore[method-assign]
+    WriterThread.run = until_told  # type: ignore[method-assign]

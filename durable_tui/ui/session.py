@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +45,13 @@ class Session:
     def start_feed(self) -> None:
         self.task = asyncio.get_running_loop().create_task(self.feed.run())
 
-    def resume(self) -> None:
+    async def resume(self) -> None:
         """Let the scheduler start; what was found goes on (contract 15)."""
         if not self.started:
             self.started = True
             self.model.paused = False
-            self.harness.resume()
+            self.model.running_since = int(time.time() * 1000)
+            await self.harness.resume()
 
     def note_problem(self) -> bool:
         """Take over what keeps the session from going on; True when that changed."""

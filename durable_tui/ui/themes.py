@@ -38,10 +38,10 @@ class Loaded:
 def shipped_folder() -> Path:
     """Where the shipped themes are: inside the package in a wheel, beside it in an editable install."""
     package = Path(__file__).resolve().parents[1]
-    for folder in (package / "_themes", package / "themes", package.parent / "themes"):
+    for folder in (package / "themes", package.parent / "themes"):
         if folder.is_dir():
             return folder
-    return package / "_themes"
+    return package / "themes"
 
 
 def load(path: Path) -> Loaded:
@@ -109,6 +109,9 @@ def variable_defaults() -> dict[str, str]:
         variable("frame-attention"): "#af875f",
         variable("cursor-line"): "#303030",
         variable("ground"): "#1c1c1c",
+        variable("selected"): "#264f78",
+        variable("live"): "#5f87d7",
+        variable("attention"): "#d7af5f",
     }
 
 

@@ -8,6 +8,7 @@ input reaches its end, and no request breaks a rule of the strict provider. Then
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 
 from durable_tui.models.provider import ModelError
 from durable_tui.storage import MemoryStorage
-from durable_tui.storage.records import Batch
+from durable_tui.storage.records import Batch, OwnerRow
 from tests.tools.effects import UNSAFE, Effect, Effects
 from tests.tools.invariants import check_effects, check_history, check_idle, check_store, read_state
 from tests.tools.scenario import Rig, derived
@@ -70,6 +71,7 @@ async def _queue(rig: Rig) -> None:
     await rig.effects.wait_started("gate", 2)
     await rig.root.submit(PARKED.text, request_id=PARKED.request_id)
     await rig.root.stop()
+    await rig.harness.wait_for_idle()
     await rig.root.release()
     await rig.harness.wait_for_idle()
 
@@ -131,6 +133,7 @@ NEEDS_ABORT = {"abort"}
 class Recorded:
     batches: list[Batch]
     effects: list[tuple[int, Effect]]  # how many commits were stored when it happened
+    owners: list[OwnerRow]  # the openings so far, this one included
 
     def happened(self, commits: int, *, late: bool) -> list[Effect]:
         """The effects before a death after so many commits; `late` counts those between this commit and the next."""
@@ -162,9 +165,10 @@ async def record(scenario: Scenario, storage: MemoryStorage, earlier: Sequence[E
         if len(known) != len(scenario.inputs):
             found.append(f"submissions: {sorted(known)}")
         assert not found, "\n".join(found)
+        owners = [dataclasses.replace(row, closed_at=None) for row in await storage.owners()]
     finally:
         await asyncio.wait_for(rig.harness.close(), 10)
-    return Recorded(list(storage.log), marks)
+    return Recorded(list(storage.log), marks, owners)
 
 
 def recovery_of(scenario: Scenario) -> Drive:
@@ -191,8 +195,10 @@ def recovery_of(scenario: Scenario) -> Drive:
     return drive
 
 
-async def _recover(scenario: Scenario, batches: Sequence[Batch], earlier: Sequence[Effect]) -> Recorded:
-    storage = MemoryStorage.from_batches(batches, record=True)
+async def _recover(
+    scenario: Scenario, batches: Sequence[Batch], earlier: Sequence[Effect], owners: Sequence[OwnerRow]
+) -> Recorded:
+    storage = MemoryStorage.from_batches(batches, owners=owners, record=True)
     return await record(scenario, storage, earlier, drive=recovery_of(scenario))
 
 
@@ -212,7 +218,7 @@ async def test_every_prefix_recovers_and_every_prefix_of_the_recovery(recorded: 
                 continue
             where = f"{scenario.name}, killed after commit {length}{' and the effect after it' if late else ''}"
             try:
-                first = await _recover(scenario, whole.batches[:length], earlier)
+                first = await _recover(scenario, whole.batches[:length], earlier, whole.owners)
             except (AssertionError, TimeoutError) as error:
                 raise AssertionError(f"{where}: {error!r}") from error
             recoveries += 1
@@ -221,7 +227,8 @@ async def test_every_prefix_recovers_and_every_prefix_of_the_recovery(recorded: 
             for inner in range(len(first.batches)):
                 more = [*earlier, *first.happened(inner, late=True)]
                 try:
-                    await _recover(scenario, [*whole.batches[:length], *first.batches[:inner]], more)
+                    both = [*whole.batches[:length], *first.batches[:inner]]
+                    await _recover(scenario, both, more, first.owners)
                 except (AssertionError, TimeoutError) as error:
                     raise AssertionError(f"{where}, then after {inner} commits of its recovery: {error!r}") from error
                 recoveries += 1

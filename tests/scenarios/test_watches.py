@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from typing import Any
@@ -45,6 +46,13 @@ class Follower:
             self.seqs.append(frame.seq)
 
 
+async def _ended(task: asyncio.Task[None]) -> None:
+    """End a follower; whatever it tripped over is raised."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
 @pytest.mark.parametrize("tail", [None, 2])
 async def test_contract_13_the_view_and_the_ops_agree_through_a_whole_run(opened: Open, tail: int | None) -> None:
     rig = await opened(
@@ -58,10 +66,7 @@ async def test_contract_13_the_view_and_the_ops_agree_through_a_whole_run(opened
     await rig.root.submit("then")
     await rig.idle()
     await asyncio.sleep(0.05)
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
-    if not following.cancelled() and following.exception():
-        raise following.exception()  # type: ignore[misc]
+    await _ended(following)
     assert follower.whole == 1 and len(follower.seqs) > 8
     assert all(later > earlier for earlier, later in zip(follower.seqs, follower.seqs[1:], strict=False))
     entries = follower.value["entries"]
@@ -133,8 +138,7 @@ async def test_contract_13_a_raising_consumer_ends_only_its_own_watch(opened: Op
     rig.effects.gate("g").set()
     assert (await submission.wait()).status == "done"
     await asyncio.sleep(0.02)
-    tasks[1].cancel()
-    await asyncio.gather(tasks[1], return_exceptions=True)
+    await _ended(tasks[1])
     assert careful.value["entries"][-1]["kind"] == "pi.assistant"
     await rig.check(idle=True)
 
@@ -154,8 +158,7 @@ async def test_contract_13_the_task_watch_follows_and_explains(opened: Open) -> 
     await submission.wait()
     await rig.idle()
     await asyncio.sleep(0.02)
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
+    await _ended(following)
     assert all(row["status"] == "terminal" for row in follower.value["tasks"])
     await rig.check(idle=True)
 

@@ -203,10 +203,10 @@ def test_ui_a05_a_closed_terminal_ends_launcher_and_child_in_order(tmp_path: Pat
 
 if sys.platform.startswith("linux"):  # what a process shows of itself is read from /proc
 
-    def test_killing_by_the_program_s_name_does_not_hit_the_launcher(screen: Launched) -> None:
-        shown = Path(f"/proc/{screen.pid}/cmdline").read_bytes().rstrip(b"\0")
-        assert shown == b"dtui-launcher"
-        assert Path(f"/proc/{screen.pid}/comm").read_text() == "dtui-launcher\n"
+    def test_killing_by_the_program_s_name_hits_the_app_and_not_the_launcher(screen: Launched) -> None:
+        for pid, name in ((screen.pid, "dtui-launcher"), (screen.child, "durable-tui")):
+            assert Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode() == name
+            assert Path(f"/proc/{pid}/comm").read_text().strip() == name
 
     def test_the_child_hands_its_descriptors_to_nobody(screen: Launched) -> None:
         flags = {}
@@ -263,17 +263,6 @@ def in_screen(tmux: Tmux) -> bool:
     return "stand-in screen" in tmux.text and tmux.modes()["alternate_on"] == "1"
 
 
-PLAIN = {"alternate_on": "0", "mouse_any_flag": "0", "mouse_sgr_flag": "0", "cursor_flag": "1", "wrap_flag": "1"}
-
-
-def assert_shell_works(tmux: Tmux) -> None:
-    """Nothing is left on, echo and line editing are back: a typed command shows once and runs."""
-    assert tmux.modes() == PLAIN
-    tmux.run("echo wor''king; stty -a | tr ';' '\\n' | grep -o -w -E 'icanon|isig|icrnl|[-]?echo'")
-    tmux.wait_for(lambda: {"working", "icanon", "isig", "icrnl", "echo"} <= set(tmux.screen))
-    assert sum("echo wor''king" in line for line in tmux.screen) == 1
-
-
 def test_u08_ui_t02_under_bash_a_killed_app_gives_the_prompt_back(tmp_path: Path, shell: Tmux) -> None:
     shell.run("durable-tui; echo status $?")
     shell.wait_for(lambda: in_screen(shell))
@@ -283,7 +272,7 @@ def test_u08_ui_t02_under_bash_a_killed_app_gives_the_prompt_back(tmp_path: Path
     assert "durable-tui was killed (SIGKILL)." in shell.screen
     assert "Continue: durable-tui --session 1a2b3c4d" in shell.screen
     assert shell.screen[0].startswith("ready> durable-tui"), "what stood above is still there"
-    assert_shell_works(shell)
+    shell.assert_works()
 
 
 def test_ui_t03_ctrl_z_and_fg(tmp_path: Path, shell: Tmux) -> None:
@@ -292,17 +281,14 @@ def test_ui_t03_ctrl_z_and_fg(tmp_path: Path, shell: Tmux) -> None:
     for round_ in (1, 2):
         shell.keys("C-z")
         shell.wait_for("Stopped")
-        assert_shell_works(shell)
-        shell.run("clear")
-        shell.wait_for(lambda: "Stopped" not in shell.text)
-
-        shell.run("fg")
+        shell.assert_works()
+        shell.run("clear; fg")
         shell.wait_for(lambda: in_screen(shell))
         log = wait_until(lambda n=round_: len(log_of(tmp_path)) == 1 + 4 * n and log_of(tmp_path), "one way out and in")
         assert log == ["entered", *["left", "stopping", "continued", "entered"] * round_], "each once, none twice"
     shell.keys("q")
     shell.wait_for("Continue: durable-tui")
-    assert_shell_works(shell)
+    shell.assert_works()
 
 
 def test_ui_i04_a_suspended_app_that_is_killed_leaves_nothing_on(tmp_path: Path, shell: Tmux) -> None:
@@ -314,7 +300,7 @@ def test_ui_i04_a_suspended_app_that_is_killed_leaves_nothing_on(tmp_path: Path,
     shell.run("fg; echo status $?")
 
     shell.wait_for("status 137")
-    assert_shell_works(shell)
+    shell.assert_works()
 
 
 def test_ui_t03_an_app_stopped_from_outside_gives_the_terminal_back(tmp_path: Path, shell: Tmux) -> None:
@@ -323,7 +309,7 @@ def test_ui_t03_an_app_stopped_from_outside_gives_the_terminal_back(tmp_path: Pa
     os.kill(child_of(tmp_path), signal.SIGSTOP)
 
     shell.wait_for("Stopped")
-    assert_shell_works(shell)
+    shell.assert_works()
     shell.run("fg")
     shell.wait_for(lambda: in_screen(shell))
     assert log_of(tmp_path) == ["entered", "continued", "entered"]
@@ -336,7 +322,7 @@ def test_ui_t03_a_launcher_told_to_stop_stops_with_its_app(tmp_path: Path, shell
 
     shell.wait_for("Stopped")
     assert log_of(tmp_path)[-1] == "stopping"
-    assert_shell_works(shell)
+    shell.assert_works()
 
 
 def test_the_app_restores_the_terminal_when_its_launcher_is_killed(tmp_path: Path, shell: Tmux) -> None:
@@ -351,8 +337,7 @@ def test_the_app_restores_the_terminal_when_its_launcher_is_killed(tmp_path: Pat
     shell.wait_for("Continue: durable-tui --session 1a2b3c4d")
     shell.wait_for("Press Enter")
     shell.keys("Enter")
-    shell.wait_for(lambda: [line for line in shell.screen if line][-1] == shell.PROMPT.strip())
-    assert_shell_works(shell)
+    shell.assert_works()
 
 
 # --- no screen possible -----------------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -106,6 +109,25 @@ def children() -> list[int]:
                 continue
             if int(fields[1]) == os.getpid():
                 found.append(int(name))
+    return found
+
+
+def owner(*arguments: str) -> subprocess.Popen[str]:
+    """`tests/tools/owner.py`, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.tools.owner", *arguments],
+        cwd=Path(__file__).resolve().parents[2],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def measure(folder: Path, command: str) -> dict[str, Any]:
+    """What a command cost the process that ran it: a fresh one, so that its peak of memory is this command's."""
+    out, _ = owner("measure", str(folder), command).communicate(timeout=300)
+    found: dict[str, Any] = json.loads(out)
     return found
 
 

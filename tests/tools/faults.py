@@ -59,13 +59,17 @@ class FaultyStorage:
         self.count += 1
         fault = self._plan(self.count, batch) if callable(self._plan) else self._plan.get(self.count)
         if fault is None:
-            return await self.inner.commit(batch)
-        if fault.kind == "cancel":
-            return await self._cancelled(batch)
-        if fault.kind == "reject":
+            await self.inner.commit(batch)
+        elif fault.kind == "cancel":
+            await self._cancelled(batch)
+        elif fault.kind == "reject":
             raise StorageRejected("refused on purpose; nothing was stored")
-        if fault.kind == "full":
+        elif fault.kind == "full":
             raise StorageRejected("no space left, on purpose; nothing was stored", full=True)
+        else:
+            await self._broken(fault, batch)
+
+    async def _broken(self, fault: Fault, batch: Batch) -> None:
         if fault.when == "after":
             await self.inner.commit(batch)
         if fault.kind == "uncertain":

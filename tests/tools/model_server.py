@@ -80,7 +80,8 @@ def deltas(turn: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
         head = {"index": index, "id": call.get("id", f"call_{prefix}_{index}"), "type": "function"}
         out.append({"tool_calls": [{**head, "function": {"name": call["name"], "arguments": ""}}]})
         out += [
-            {"tool_calls": [{"index": index, "function": {"arguments": raw[i : i + 12]}}]} for i in range(0, len(raw), 12)
+            {"tool_calls": [{"index": index, "function": {"arguments": raw[i : i + 12]}}]}
+            for i in range(0, len(raw), 12)
         ]
     return out
 
@@ -95,7 +96,8 @@ def stream_of(turn: dict[str, Any], body: dict[str, Any], prefix: str) -> list[b
         return [turn["body"] if isinstance(turn["body"], bytes) else str(turn["body"]).encode()]
     head = {"id": f"chatcmpl-{prefix}", "object": "chat.completion.chunk", "created": 0, "model": body.get("model", "")}
     frames = [
-        frame({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}) for delta in deltas(turn, prefix)
+        frame({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        for delta in deltas(turn, prefix)
     ]
     if turn.get("error"):
         error = turn["error"] if isinstance(turn["error"], dict) else {"message": turn["error"], "type": "server_error"}

@@ -20,7 +20,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import pyte
 
@@ -221,6 +221,13 @@ class Tmux:
     """
 
     PROMPT = "ready> "
+    PLAIN: ClassVar = {  # the modes of a terminal on which nothing was left on
+        "alternate_on": "0",
+        "mouse_any_flag": "0",
+        "mouse_sgr_flag": "0",
+        "cursor_flag": "1",
+        "wrap_flag": "1",
+    }
 
     def __init__(self, folder: Path, *, size: tuple[int, int] = (80, 24), env: Mapping[str, str] | None = None) -> None:
         found = shutil.which("tmux")
@@ -231,15 +238,15 @@ class Tmux:
         shell = shlex.join(["env", f"PS1={self.PROMPT}", "bash", "--norc", "--noprofile", "-i"])
         columns, rows = map(str, size)
         self._tmux("new-session", "-d", "-x", columns, "-y", rows, "-c", str(folder), shell)
-        self.wait_for(lambda: self.screen[0].startswith(self.PROMPT.strip()))
+        self.shell_pid = int(self.format("#{pane_pid}"))
+        self.wait_for_prompt()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        pane = int(self.format("#{pane_pid}"))
-        members = _session(pane)
-        self._tmux("kill-server")
+        members = _session(self.shell_pid)
+        subprocess.run([*self._words, "kill-server"], capture_output=True)  # it may have ended with its last window
         for pid in members:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -255,7 +262,8 @@ class Tmux:
 
     @property
     def text(self) -> str:
-        return "\n".join(self.screen)
+        """The screen with wrapped lines joined."""
+        return "\n".join(line.rstrip() for line in self._tmux("capture-pane", "-p", "-J").split("\n"))
 
     def format(self, what: str) -> str:
         """A tmux format of the pane, such as `#{alternate_on}` or `#{mouse_any_flag}`."""
@@ -263,14 +271,27 @@ class Tmux:
 
     def modes(self) -> dict[str, str]:
         """What a program may have left switched on, as tmux knows it."""
-        names = ("alternate_on", "mouse_any_flag", "mouse_sgr_flag", "cursor_flag", "wrap_flag")
-        return dict(zip(names, self.format(" ".join(f"#{{{name}}}" for name in names)).split(), strict=True))
+        shown = self.format(" ".join(f"#{{{name}}}" for name in self.PLAIN))
+        return dict(zip(self.PLAIN, shown.split(), strict=True))
 
     def wait_for(self, condition: str | Callable[[], object], limit: float = LIMIT) -> None:
         deadline = time.monotonic() + limit
         while not (condition in self.text if isinstance(condition, str) else condition()):
             assert time.monotonic() < deadline, f"waited {limit:.0f} s for {condition!r}; the screen:\n{self.text}"
             time.sleep(0.02)
+
+    def wait_for_prompt(self) -> None:
+        """Until the shell asks for a command: typed earlier, it would be echoed twice."""
+        self.wait_for(lambda: [line for line in self.screen if line][-1:] == [self.PROMPT.strip()])
+
+    def assert_works(self) -> None:
+        """Nothing is left on, echo and line editing are back: a typed command shows once and runs."""
+        self.wait_for_prompt()
+        assert self.modes() == self.PLAIN
+        command = "echo wor''king; stty -a | tr ';' '\\n' | grep -o -w -E 'icanon|isig|icrnl|[-]?echo'"
+        self.run(command)
+        self.wait_for(lambda: {"working", "icanon", "isig", "icrnl", "echo"} <= set(self.screen))
+        assert sum("echo wor''king" in line for line in self.screen) == 1
 
     def keys(self, *names: str) -> None:
         """Press keys by their tmux names: `C-z`, `Enter`, `Escape`."""
@@ -282,6 +303,10 @@ class Tmux:
     def run(self, line: str) -> None:
         self.type(line)
         self.keys("Enter")
+
+    def close_window(self) -> None:
+        """As a person closes a window: the terminal goes, everything on it gets a hang-up."""
+        self._tmux("kill-window")
 
     def resize(self, columns: int, rows: int) -> None:
         self._tmux("resize-window", "-x", str(columns), "-y", str(rows))

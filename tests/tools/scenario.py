@@ -110,9 +110,10 @@ class Rig:
         await asyncio.wait_for(self.harness.wait_for_idle(), seconds)
 
     async def check(self, *, idle: bool = False) -> None:
-        """Assert the invariants of the store, the effects, and that no request was refused."""
-        found = await (check_idle if idle else check_store)(self.storage)
-        found += await check_effects(self.storage, self.effects.read())
+        """Assert the invariants of the store, the effects, and that no request was refused. Between two commits."""
+        async with self.harness.commit():
+            found = await (check_idle if idle else check_store)(self.storage)
+            found += await check_effects(self.storage, self.effects.read())
         found += self.provider.violations
         assert not found, "\n".join(found)
 

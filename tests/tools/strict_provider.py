@@ -179,7 +179,10 @@ def _content(request: ModelRequest, turn: Turn) -> list[dict[str, Any]]:
         content.append({"type": "text", "text": turn.text})
     for position, (name, arguments) in enumerate(turn.calls):
         call_id = turn.ids[position] if turn.ids is not None else f"call-{index}-{position}"
-        content.append({"type": "toolCall", "id": call_id, "name": name, "arguments": copy.deepcopy(arguments)})
+        block = {"type": "toolCall", "id": call_id, "name": name, "arguments": copy.deepcopy(arguments)}
+        if turn.stop == "length":  # a provider trusts no arguments of an answer that was cut
+            block |= {"arguments": {}, "providerExtra": {"invalid": {"error": "cut by the output limit", "raw": ""}}}
+        content.append(block)
     return content
 
 

@@ -62,7 +62,13 @@ def calls(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 def result(call: dict[str, Any], output: str = "") -> dict[str, Any]:
     content = [{"type": "text", "text": output}]
-    return {"role": "toolResult", "toolCallId": call["id"], "toolName": call["name"], "content": content, "isError": False}
+    return {
+        "role": "toolResult",
+        "toolCallId": call["id"],
+        "toolName": call["name"],
+        "content": content,
+        "isError": False,
+    }
 
 
 def chunk(delta: Any = None, finish: Any = None, **more: Any) -> str:

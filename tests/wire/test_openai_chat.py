@@ -1,5 +1,6 @@
 """Chat Completions over a real socket against a server that breaks on demand (CASES P01-P26)."""
 
+# ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
 
 import asyncio
@@ -38,7 +39,11 @@ async def failure_of(turn: dict[str, Any], settings: HttpSettings = FAST) -> tup
 
 async def test_a_conversation_with_calls_passes_the_strict_server() -> None:
     script = [
-        {"thinking": "I think", "text": "Two calls.", "calls": [{"name": "bash", "args": {"command": "ls"}}, {"name": "bash"}]},
+        {
+            "thinking": "I think",
+            "text": "Two calls.",
+            "calls": [{"name": "bash", "args": {"command": "ls"}}, {"name": "bash"}],
+        },
         {"text": "Both done."},
     ]
     with ModelServer(script, strict=True) as server:
@@ -83,7 +88,9 @@ async def test_p01_every_cut_inside_characters() -> None:
 
 async def test_p02_unicode_line_ends_are_text() -> None:
     call = {"index": 0, "id": "c", "function": {"name": "bash", "arguments": '{"command":"a\u2028b\x85"}'}}
-    message = await answer_to(chunk({"content": "a\u2028b\u2029c\x85d"}) + chunk({"tool_calls": [call]}, "tool_calls") + DONE)
+    message = await answer_to(
+        chunk({"content": "a\u2028b\u2029c\x85d"}) + chunk({"tool_calls": [call]}, "tool_calls") + DONE
+    )
     assert text(message) == "a\u2028b\u2029c\x85d"
     assert calls(message)[0]["arguments"] == {"command": "a\u2028b\x85"}
 
@@ -152,14 +159,20 @@ async def test_p12_a_bad_call_does_not_poison_the_session() -> None:
         first = await ask(model)
         call = calls(first)[0]
         assert call["arguments"] == {} and "invalid" in call["providerExtra"]
-        assert text(await ask(model, user(), first, result(call, call["providerExtra"]["invalid"]["error"]))) == "I see."
+        assert (
+            text(await ask(model, user(), first, result(call, call["providerExtra"]["invalid"]["error"]))) == "I see."
+        )
         await model.close()
     assert server.requests[1]["messages"][2]["tool_calls"][0]["function"]["arguments"] == "{}"
 
 
 @pytest.mark.parametrize(
     ("finish", "raw"),
-    [("length", '{"path":"app.py","content":"def'), ("stop", '{"path":"app.py","content":"def'), ("length", '{"path":"app.py"}')],
+    [
+        ("length", '{"path":"app.py","content":"def'),
+        ("stop", '{"path":"app.py","content":"def'),
+        ("length", '{"path":"app.py"}'),
+    ],
 )
 async def test_p14_cut_calls_are_marked(finish: str, raw: str) -> None:
     with ModelServer([{"calls": [{"name": "write", "raw": raw}], "finish": finish}]) as server:
@@ -199,7 +212,10 @@ async def test_p17_an_error_inside_a_200(error: str, before: int) -> None:
 
 
 async def test_p17_openrouter_ends_with_an_error_and_a_finish_reason() -> None:
-    body = {"error": {"code": 502, "message": "upstream"}, "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}]}
+    body = {
+        "error": {"code": 502, "message": "upstream"},
+        "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}],
+    }
     found, _ = await failure_of({"body": f"data: {json.dumps(body)}\n\n"})
     assert found.kind == "server" and "upstream" in str(found)
 
@@ -209,7 +225,9 @@ async def test_json_on_a_streamed_request() -> None:
         model = provider(server)
         message = await ask(model)
         await model.close()
-    assert text(message) == "whole" and calls(message)[0]["arguments"] == {"a": 1} and message["stopReason"] == "toolUse"
+    assert (
+        text(message) == "whole" and calls(message)[0]["arguments"] == {"a": 1} and message["stopReason"] == "toolUse"
+    )
     error, _ = await failure_of({"json": {"error": {"message": "prompt is too long: 5 tokens > 4 maximum"}}})
     assert error.kind == "overflow"
     error, _ = await failure_of({"json": {"object": "error", "message": "no such model", "code": 404}})
@@ -258,7 +276,8 @@ async def test_silence_is_a_timeout_and_no_server_is_a_network_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "key"), [("ftp://x.test", KEY), ("http://[::", KEY), ("http://127.0.0.1:1/v1", "ключ"), ("http://127.0.0.1:1", "a\nb")]
+    ("url", "key"),
+    [("ftp://x.test", KEY), ("http://[::", KEY), ("http://127.0.0.1:1/v1", "ключ"), ("http://127.0.0.1:1", "a\nb")],
 )
 async def test_unusable_configuration_says_so(url: str, key: str) -> None:
     model = OpenAIChatProvider("acme", url, key=key, key_env="ACME_KEY")
@@ -308,6 +327,22 @@ async def test_p26_double_cancellation_leaves_the_pool_whole() -> None:
         assert server.closed == server.opened - 1 >= 20
         assert not model._running or len(model._running) == 1
         await model.close()
+
+
+async def test_p26_an_exchange_is_cancelled_once_however_often_it_is_stopped() -> None:
+    with ModelServer([{"text": "drip " * 400, "delay": 60.0}]) as server:
+        model = provider(server)
+        stream = model.stream(request())
+        await anext(aiter(stream))
+        (exchange,) = model._running
+        task = exchange._task
+        assert task is not None
+        exchange.stop()
+        exchange.stop()
+        assert task.cancelling() == 1
+        await stream.aclose()  # type: ignore[attr-defined]
+        await model.close()
+        assert task.done() and task.cancelling() == 1
 
 
 async def test_a_reader_that_stops_reading_closes_the_connection() -> None:

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from durable_tui.ui.adapter.chunks import Chunk
 
 Key = tuple[Any, ...]
-ToolState = Literal["writing", "pending", "running", "approval", "done", "failed", "interrupted", "aborted", "blocked"]
+ToolState = Literal[
+    "writing", "pending", "running", "unfinished", "approval", "done", "failed", "interrupted", "aborted", "blocked"
+]
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from durable_tui.ui.adapter import build
 from durable_tui.ui.adapter.blocks import Block, Head, Key, Marker, Note, Prose, Thinking, Tool
 from durable_tui.ui.adapter.chunks import Chunk, Chunker
+from durable_tui.ui.adapter.rows import slot_status
 
 PARTS = "entries run generation tools compactions inbox agent usage draft recovery session first context"
 EVERYTHING = frozenset(PARTS.split(" "))
@@ -111,7 +112,7 @@ class Conversation:
             self._append(appended, changes)
         if changes.parts & {"tools"} or whole:
             self._apply_slots(changes)
-        if whole or appended or changes.parts & {"generation", "run"}:
+        if whole or appended or changes.parts & {"generation", "run", "tools"}:
             self._build_tail()
             changes.tail = True
         return changes
@@ -264,8 +265,8 @@ class Conversation:
                 changes.touched.add(index + self._base)
         self._slots = slots
 
-    def apply_tasks(self, tasks: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        """Give running calls their start times; returns the touched block indexes."""
+    def apply_tasks(self, tasks: Mapping[int, Mapping[str, Any]], since: int = 0) -> set[int]:
+        """Give running calls their start times, not before `since`; returns the touched block indexes."""
         touched = set()
         for slot in self._slots:
             index = self._calls.get(str(slot.get("callId", "")))
@@ -273,9 +274,15 @@ class Conversation:
             if index is None or task is None:
                 continue
             block = self.blocks[index + self._base]
-            started = task.get("startedAt")
-            if isinstance(block.data, Tool) and not block.data.settled and block.data.started_at != started:
-                block.data.started_at = started
+            data = block.data
+            if not isinstance(data, Tool) or data.settled:
+                continue
+            started = max(int(task.get("startedAt") or 0), since)
+            state = data.state
+            if state in ("running", "unfinished"):
+                state = "unfinished" if slot_status(slot, tasks) == "unfinished" else "running"
+            if data.started_at != started or data.state != state:
+                data.started_at, data.state = started, state
                 block.changed()
                 touched.add(index + self._base)
         return touched
@@ -293,7 +300,8 @@ class Conversation:
 
     def _build_tail(self) -> None:
         generation = self.view.get("generation")
-        if not self.view.get("run") or generation is None:
+        tools_done = all(slot.get("status") == "done" for slot in self.view.get("tools") or ())
+        if not self.view.get("run") or generation is None or not ("message" in generation or tools_done):
             self.tail = []
             self._streams.clear()
             self._attempt = None

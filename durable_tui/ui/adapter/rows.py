@@ -34,12 +34,24 @@ class Rows:
     empty: str = ""
 
 
-SLOT_GLYPHS = {"pending": ("pending", "dim"), "running": ("busy", "live"), "done": ("done", "good")}
+SLOT_GLYPHS = {"pending": ("pending", "dim"), "running": ("busy", "live"), "done": ("done", "good")}  # others: pending
 TAIL_LINES = 3
 
 
-def live_rows(view: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs = UNICODE) -> Rows:
-    """pi.live: the attempt, each tool slot with its time and the end of its output, compactions."""
+def slot_status(slot: Json, tasks: Mapping[int, Json]) -> str:
+    """A slot's status; one that says running while its task does not is `unfinished`: no spinner without a live task."""
+    status = str(slot.get("status", "pending"))
+    task = tasks.get(slot.get("taskId") or 0)
+    if status == "running" and task is not None and task.get("status") not in ("running", "completing", "terminal"):
+        return "waiting" if task.get("status") == "waiting" else "unfinished"
+    return status
+
+
+def live_rows(view: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs = UNICODE, since: int = 0) -> Rows:
+    """pi.live: the attempt, each tool slot with its time and the end of its output, compactions.
+
+    Times count from `since` for what began before: before this process nothing ran for it.
+    """
     rows: list[Row] = []
     ticking = False
     run, generation = view.get("run"), view.get("generation")
@@ -61,18 +73,18 @@ def live_rows(view: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs = 
         elif deferred:
             wait = max(int(deferred.get("pollAt", now)) - now, 0)
             left += [("waiting for the provider", "bold"), (f" {glyphs['dot']} asks in {words.elapsed(wait)}", "dim")]
-        elif generation is not None:
+        elif generation is not None and ("message" in generation or not slots):
             left += [("request", "bold"), (f" {glyphs['dot']} attempt {generation.get('attempt', 1)}", "dim")]
         else:
             left += [("tools" if slots else str(task.get("phase") or "preparing"), "bold")]
         if started:
-            right = [(words.elapsed(now - int(started)), "live")]
+            right = [(words.elapsed(now - max(int(started), since)), "live")]
         ticking = True
         rows.append(Row(("task", run["taskId"]), left, right))
         if retry and retry.get("error"):
             rows.append(Row(None, [(f"   {glyphs['rail']} ", "faint"), (str(retry["error"]), "dim")]))
     for slot in slots:
-        rows.extend(_slot(slot, tasks, now, glyphs))
+        rows.extend(_slot(slot, tasks, now, glyphs, since))
         ticking = ticking or slot.get("status") == "running"
     for item in view.get("compactions") or ():
         task = tasks.get(item.get("taskId", 0), {})
@@ -91,11 +103,11 @@ def live_rows(view: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs = 
             Row(("task", item.get("taskId")), left, [(words.elapsed(now - int(started)), "faint")] if started else [])
         )
         ticking = True
-    return Rows(tuple(rows), "live", len(rows), ticking, "nothing runs")
+    return Rows(tuple(rows), "live", 0, ticking, "nothing runs")
 
 
-def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs) -> list[Row]:
-    status = str(slot.get("status", "pending"))
+def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs, since: int) -> list[Row]:
+    status = slot_status(slot, tasks)
     glyph, tone = SLOT_GLYPHS.get(status, ("pending", "dim"))
     task_id = slot.get("taskId")
     task = tasks.get(task_id or 0, {})
@@ -114,9 +126,10 @@ def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs) -> li
     if recovered:
         left.append((f"  {glyphs['recovered']} {recovered.word}", "recovered"))
     right: list[Run] = []
-    if started:
+    if started and status != "unfinished":
+        begin = int(started) if task.get("endedAt") else max(int(started), since)
         end = int(task.get("endedAt") or now)
-        right = [(words.elapsed(end - int(started)), "faint" if status == "done" else "live")]
+        right = [(words.elapsed(end - begin), "faint" if status == "done" else "live")]
     rows = [Row(("call", slot.get("callId")), left, right)]
     if status == "running":
         output = str(slot.get("output") or "")
@@ -254,17 +267,25 @@ BLOCKED = {
 def recovery_rows(card: Recovery, glyphs: Glyphs = UNICODE, cells: int = 120) -> Rows:
     """The recovery card: task, what it did, verdict, what that means, the deciding commit."""
     name_width = max((len(row.name) for row in card.rows), default=0) + 1
-    doing_width = min(max((len(row.doing) for row in card.rows), default=0), max(cells // 3, 12)) + 2
     word_width = max((len(row.verdict.word) for row in card.rows), default=0) + 2
+    room = cells - name_width - word_width - 8  # what is left beside name, verdict and commit
+    sentences = room >= 44
+    doing_width = min(
+        max((len(row.doing) for row in card.rows), default=0) + 2, room // 2 if sentences else max(room, 0)
+    )
     rows = []
     for row in card.rows:
-        doing = row.doing if len(row.doing) < doing_width - 1 else row.doing[: doing_width - 3] + glyphs["ellipsis"]
+        doing = (
+            row.doing if len(row.doing) < doing_width - 1 else row.doing[: max(doing_width - 3, 0)] + glyphs["ellipsis"]
+        )
+        if doing_width < 8:
+            doing = ""
         left: list[Run] = [
             (row.name.ljust(name_width), "identity"),
-            (doing.ljust(doing_width), "bold"),
+            (doing.ljust(doing_width) if doing else "", "bold"),
             (f"{glyphs[row.verdict.glyph]} ", row.verdict.tone),
             (row.verdict.word.ljust(word_width), f"bold {row.verdict.tone}"),
-            (row.sentence, "dim"),
+            (row.sentence if sentences else "", "dim"),
         ]
         rows.append(Row(row.key, left, [(f"#{row.seq}", "faint")] if row.seq is not None else []))
     return Rows(tuple(rows), card.title, len(rows), False)

@@ -36,6 +36,8 @@ class ScreenModel:
         self.stopping: int | None = None  # the run's task asked to stop, until a frame shows it
         self.problem: str | None = None
         self.closing = False
+        self.all_loaded = False
+        self.running_since = 0  # when this process let work start
 
     # --- frames ---------------------------------------------------------------------------------------------
 
@@ -50,14 +52,16 @@ class ScreenModel:
         return changes
 
     def _times(self, changes: Changes) -> set[int]:
-        return {index for index in self.conversation.apply_tasks(self.tasks) if index < changes.kept}
+        return {
+            index for index in self.conversation.apply_tasks(self.tasks, self.running_since) if index < changes.kept
+        }
 
     def apply_tasks(self, frame: FrameLike) -> Changes:
         self.task_list = frame.value.get("tasks") or ()
         self.tasks = {task["id"]: task for task in self.task_list}
         self.seq = max(self.seq, frame.seq)
         changes = Changes(parts={"tasks"}, kept=len(self.conversation.blocks))
-        changes.touched = self.conversation.apply_tasks(self.tasks)
+        changes.touched = self.conversation.apply_tasks(self.tasks, self.running_since)
         return changes
 
     # --- what to show ---------------------------------------------------------------------------------------
@@ -89,7 +93,7 @@ class ScreenModel:
 
     @property
     def has_older(self) -> bool:
-        return not self.view.get("first", True)
+        return not self.all_loaded and not self.view.get("first", True)
 
     def header(self) -> header.Header:
         view = self.view
@@ -118,7 +122,7 @@ class ScreenModel:
         return recovery.recovery(self.view.get("recovery"), epoch=None if every else self.epoch)
 
     def live(self, now: int) -> rows.Rows:
-        return rows.live_rows(self.view, self.tasks, now, self.glyphs)
+        return rows.live_rows(self.view, self.tasks, now, self.glyphs, self.running_since)
 
     def inbox(self) -> rows.Rows:
         return rows.inbox_rows(self.view, self.glyphs)
@@ -145,12 +149,12 @@ class ScreenModel:
             return "closing in order"
         if self.reading:
             return "read-only · Ctrl+O another session"
+        if self.paused and self.unfinished:
+            return "Enter on an empty line starts what was found"
         if self.busy:
             return "Enter steer · Alt+Enter follow-up · Esc stop"
         if self.parked:
             return "Enter send · empty Enter releases the first parked message"
-        if self.paused and self.unfinished:
-            return "Enter on an empty line starts what was found"
         return "Enter send · Shift+Enter new line"
 
     def status(self, now: int) -> str:

@@ -1,10 +1,10 @@
-"""Screens laid over the main one: a choice, a line to type, an explanation, help. None of them takes the draft along."""
+"""Screens laid over the main one: a choice, a line to type, an explanation, help."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from rich.markup import escape
 from rich.text import Text
@@ -40,7 +40,10 @@ class Look:
         return out
 
 
-class Dialog[Result](ModalScreen[Result]):
+Result = TypeVar("Result")
+
+
+class Dialog(ModalScreen[Result], Generic[Result]):
     """A box in the middle; Esc leaves it with None."""
 
     BINDINGS: ClassVar = [Binding("escape", "leave", "Close", show=False)]

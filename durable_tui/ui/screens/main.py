@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -59,7 +59,7 @@ class MainScreen(Screen[None]):
         self.painted = 0  # paints so far: what "found rows are on the screen" waits for
 
     def compose(self) -> ComposeResult:
-        common = {"palette": self._palette, "glyphs": self.glyphs}
+        common: dict[str, Any] = {"palette": self._palette, "glyphs": self.glyphs}
         yield HeaderLine(id="header", **common)
         yield Static("", id="banner", markup=False)
         yield RecoveryCard(id="recovery", **common)
@@ -78,12 +78,11 @@ class MainScreen(Screen[None]):
         yield FooterLine(palette=self._palette, keymap=self._keymap, id="footer")
 
     def on_mount(self) -> None:
-        self.recovery.display = False
         self.footer.available = self.available
         self.transcript.conversation = self.model.conversation
-        self.composer.history = self.model_said
+        self.composer.said_before = self.model_said
         self.composer.focus()
-        self._classes()
+        self._size_classes()
         self.paint_all()
 
     def model_said(self) -> list[str]:
@@ -140,14 +139,14 @@ class MainScreen(Screen[None]):
             self.query_one("#inbox", Inbox).set_rows(self.model.inbox())
         if changes.reset or parts & {"tasks"}:
             self.query_one("#tasks", Tasks).set_rows(self.model.task_rows())
-        self._paint_moving()
+        self.paint_moving()
         self.painted += 1
 
     def paint_all(self) -> None:
         """Show everything anew."""
         self.paint(Changes(reset=True, tail=True, parts={"entries"}))
 
-    def _paint_moving(self) -> None:
+    def paint_moving(self) -> None:
         """What depends on the clock and on several parts of the view."""
         now = self.now()
         live = self.model.live(now)
@@ -180,7 +179,7 @@ class MainScreen(Screen[None]):
         if not self.is_mounted:
             return
         if self.model.busy or self.model.view.get("compactions"):
-            self._paint_moving()
+            self.paint_moving()
             self.transcript.tick()
         else:
             self.header.show(self.model.header())
@@ -199,10 +198,10 @@ class MainScreen(Screen[None]):
     # --- layout ---------------------------------------------------------------------------------------------
 
     def on_resize(self, event: events.Resize) -> None:
-        self._classes()
-        self._paint_moving()
+        self._size_classes()
+        self.paint_moving()
 
-    def _classes(self) -> None:
+    def _size_classes(self) -> None:
         width, height = self.size
         narrow = width < NARROW
         self.set_class(narrow, "-narrow")
@@ -228,4 +227,4 @@ class MainScreen(Screen[None]):
                 self.panel = name
                 self._show_panel()
             self.query_one(f"#{name}").focus()
-        self._paint_moving()
+        self.paint_moving()

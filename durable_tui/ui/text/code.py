@@ -32,8 +32,8 @@ _TOKENS = (
 
 @lru_cache(maxsize=64)
 def _lexer(language: str) -> Any:
-    from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:
         return get_lexer_by_name(language, stripnl=False, ensurenl=False)

@@ -26,6 +26,7 @@ STATES: dict[str, tuple[str, str]] = {  # glyph, tone
     "writing": ("pending", "dim"),
     "pending": ("pending", "dim"),
     "running": ("busy", "live"),
+    "unfinished": ("pending", "attention"),
     "approval": ("interrupted", "attention"),
     "done": ("done", "good"),
     "failed": ("failed", "failed"),
@@ -162,7 +163,8 @@ def _facts(tool: Tool, glyphs: Glyphs, now: int) -> list[Run]:
     verdict = VERDICTS.get(tool.verdict)
     if tool.state == "interrupted":
         died = words.clock(tool.died_at, seconds=True)
-        out.append((f"{glyphs['recovered']} interrupted by a crash" + (f" at {died}" if died else ""), "attention"))
+        by = f" by a crash at {died}" if died else ""
+        out.append((f"{glyphs['recovered']} interrupted{by}", "attention"))
     elif verdict and tool.state not in ("pending",):
         out.append((f"{glyphs['recovered']} {verdict.word} after a crash", "recovered"))
     if tool.state == "failed":
@@ -173,6 +175,8 @@ def _facts(tool: Tool, glyphs: Glyphs, now: int) -> list[Run]:
         out.append(("not allowed", "attention"))
     elif tool.state == "approval":
         out.append(("needs your answer", "attention"))
+    elif tool.state == "unfinished":
+        out.append(("unfinished", "attention"))
     elif tool.state == "writing":
         out.append(("being written", "dim"))
     if tool.diff:
@@ -201,8 +205,8 @@ def _body(tool: Tool, cells: int, glyphs: Glyphs) -> list[Line]:
     elif tool.settled:
         if not tool.folded:
             lines += output(tool.result, cells, glyphs, limit=FULL)
-        elif tool.state in ("failed", "blocked") and not tool.diagnostics:
-            lines += output(tool.result, cells, glyphs, limit=PEEK)
+        elif tool.state in ("failed", "interrupted", "aborted"):
+            lines += output(tool.result, cells, glyphs, limit=PEEK, tail=True)
     elif tool.output:
         lines += output(tool.output, cells, glyphs, limit=FULL if not tool.folded else PEEK, tail=True)
     for item in tool.diagnostics:

@@ -63,11 +63,16 @@ def cut_at(text: str, cells: int) -> int:
         return min(len(text), max(cells, 0))
     used = 0
     spans, _ = split_graphemes(text)
+    index = len(text)
     for start, _end, size in spans:
         if used + size > cells:
-            return start
+            index = start
+            break
         used += size
-    return len(text)
+    # Lone joiners count differently alone and together; whole clusters are given back until it fits.
+    while index and cell_len(text[:index]) > cells:
+        index = next((start for start, end, _ in reversed(spans) if start < index <= end), 0)
+    return index
 
 
 def clip_runs(runs: Sequence[Run], cells: int, ellipsis: str = "…") -> list[Run]:

@@ -36,9 +36,13 @@ def _pieces(text: str) -> Iterator[tuple[int, int, int, bool]]:
                 yield start + begin, match.end(), cells, False
 
 
-def breaks(text: str, cells: int) -> list[tuple[int, int, str | None]]:
-    """(start, end, join) of each line of at most `cells` cells; `join` is what was swallowed before it, None first."""
+def breaks(text: str, cells: int, later: int | None = None) -> list[tuple[int, int, str | None]]:
+    """(start, end, join) of each line of at most `cells` cells; `join` is what was swallowed before it, None first.
+
+    The lines after the first have `later` cells when that is given.
+    """
     cells = max(cells, 1)
+    later = cells if later is None else max(later, 1)
     if width(text) <= cells:
         return [(0, len(text), None)]
     lines: list[tuple[int, int, str | None]] = []
@@ -50,6 +54,7 @@ def breaks(text: str, cells: int) -> list[tuple[int, int, str | None]]:
             continue
         if blank:
             lines.append((start, end, join))
+            cells = later
             start = end = right
             used, join = 0, text[left:right]
             continue
@@ -57,11 +62,13 @@ def breaks(text: str, cells: int) -> list[tuple[int, int, str | None]]:
             kept = len(text[start:end].rstrip()) + start
             lines.append((start, kept if kept > start else end, join))
             join = text[kept:left] if kept > start else ""
+            cells = later
             start = end = left
             used = 0
         while size > cells:
             cut = max(cut_at(text[left:right], cells), 1) if cells > 1 else _first(text[left:right])
             lines.append((left, left + cut, join))
+            cells = later
             left, join = left + cut, ""
             size = width(text[left:right])
             start = left
@@ -87,9 +94,8 @@ def wrap(
     """Runs without line breaks as lines; `first` and `rest` are gutters put before the first and the other lines."""
     first_width = sum(width(text) for text, _ in first)
     rest_width = sum(width(text) for text, _ in rest)
-    room = max(cells - max(first_width, rest_width), 1)
     lines: list[Line] = []
-    for start, end, join in breaks(runs_text(runs), room):
+    for start, end, join in breaks(runs_text(runs), cells - first_width, cells - rest_width):
         head = list(rest if lines else first)
         lines.append(Line(head + slice_runs(runs, start, end), rest_width if lines else first_width, join, fill))
     return lines

@@ -27,7 +27,7 @@ LONG = 400_000  # characters
 
 
 class Composer(TextArea):
-    """Messages tell what the person wants; `history` gives what was said before, oldest first."""
+    """Messages tell what the person wants; `said_before` gives earlier texts, oldest first."""
 
     BINDINGS: ClassVar = bindings("composer")
 
@@ -54,7 +54,7 @@ class Composer(TextArea):
         )  # fmt: skip
         self.cursor_blink = False
         self.suggestions = suggestions
-        self.history: Callable[[], list[str]] = list
+        self.said_before: Callable[[], list[str]] = list
         self.files: Callable[[str], list[str]] = lambda prefix: []
         self.cleared: list[str] = []
         self.pending: str | None = None  # being committed right now
@@ -152,9 +152,12 @@ class Composer(TextArea):
         if self._held is not None and event.is_printable:
             self._release_held()
             self.insert("\n")
-        if event.key == "enter":
-            event.prevent_default()
-            return
+        # Here and not as priority bindings: those would overtake characters that still wait in this widget's queue.
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            if binding.id and await self.app.run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
         await super()._on_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -244,7 +247,7 @@ class Composer(TextArea):
 
     def _texts(self) -> list[str]:
         texts: list[str] = []
-        for text in [*self.history(), *self.cleared]:
+        for text in [*self.said_before(), *self.cleared]:
             if text.strip() and (not texts or texts[-1] != text):
                 texts.append(text)
         return texts

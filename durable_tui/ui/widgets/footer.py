@@ -41,15 +41,16 @@ class FooterLine(Widget):
         shown = sorted((action for action in ACTIONS if action.footer), key=lambda action: action.footer)
         out: list[Run] = []
         used = 0
+        gap = "   " if cells >= 90 else "  "
         for action in shown:
             keys = keys_of(action, self._keymap)
             if not keys or not self.available(action):
                 continue
-            part: list[Run] = [(f"{key_label(keys[0], short=True)} ", "bold"), (action.short, "dim"), ("   ", "")]
+            part: list[Run] = [(f"{key_label(keys[0], short=True)} ", "bold"), (action.short, "dim"), (gap, "")]
             size = runs_width(part)
-            if used + size - 3 > cells:
+            if used + size - len(gap) > cells:
                 break
-            self._spans.append((used, used + size - 3, action.id))
+            self._spans.append((used, used + size - len(gap), action.id))
             out += part
             used += size
         return out

@@ -46,9 +46,15 @@ class HeaderLine(Widget):
         title, cwd, model = one_line(facts.title, 200), one_line(facts.cwd, 200), one_line(facts.model, 100)
         short = model.split("/", 1)[-1]
         badge: list[Run] = [(self.badge, "bold live reverse")]
+        everything = len(right)
         plans = (
-            (len(right), cwd, model), (len(right), cwd, short), (len(right), "", short), (2, "", short), (1, "", short), (1, "", ""),
-        )  # fmt: skip
+            (everything, cwd, model),
+            (everything, cwd, short),
+            (everything, "", short),
+            (2, "", short),
+            (1, "", short),
+            (1, "", ""),
+        )
         for count, path, name in plans:
             tail: list[Run] = []
             for part in right[:count]:

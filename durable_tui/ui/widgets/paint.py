@@ -15,7 +15,7 @@ from durable_tui.ui.text.runs import Run, width
 def strip_of(
     runs: Iterable[Run], cells: int, palette: Palette, base: Style, *, fill: str = "", indent: int = 0
 ) -> Strip:
-    """Runs as a strip of exactly `cells`, on the base style. `fill` grounds everything behind the first `indent` cells."""
+    """Runs as a strip of exactly `cells` on the base style; `fill` grounds all behind the first `indent` cells."""
     ground = palette.style(fill) if fill else None
     segments: list[Segment] = []
     used = 0

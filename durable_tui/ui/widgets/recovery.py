@@ -22,7 +22,7 @@ class RecoveryCard(Panel):
         if card.undecided:
             self.folded = False
         self.card = card
-        self.display = bool(card.rows)
+        self.set_class(bool(card.rows), "-shown")
         self.set_class(bool(card.undecided), "-undecided")
         self.redraw()
 

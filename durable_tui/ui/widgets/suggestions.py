@@ -24,6 +24,7 @@ class Suggestions(Panel, can_focus=False):
     def __init__(self, **arguments: object) -> None:
         super().__init__(**arguments)  # type: ignore[arg-type]
         self.items: list[Suggestion] = []
+        self.key: int | None = None
         self.display = False
 
     @property
@@ -48,6 +49,4 @@ class Suggestions(Panel, can_focus=False):
         self.display = True
 
     def chosen(self) -> Suggestion | None:
-        if not self.open or self.key is None or self.key >= len(self.items):
-            return None
-        return self.items[self.key]
+        return self.items[self.key] if self.open and self.key is not None and self.key < len(self.items) else None

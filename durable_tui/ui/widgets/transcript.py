@@ -27,6 +27,7 @@ from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.palette import Palette
 from durable_tui.ui.text.layout import estimate, layout
 from durable_tui.ui.text.runs import Line, Run, clip_runs, runs_width, slice_cells, width
+from durable_tui.ui.text.wrap import wrap
 from durable_tui.ui.widgets.heights import Heights
 from durable_tui.ui.widgets.paint import restyle, strip_of
 
@@ -152,7 +153,7 @@ class Transcript(ScrollView, can_focus=True):
             return found[2]
         try:
             lines = layout(block, cells, self.glyphs, self.clock())
-        except Exception as error:  # a block that cannot be drawn must not take the screen, let alone the run, along
+        except Exception as error:  # noqa: BLE001 - a block that cannot be drawn must not take the screen, let alone the run, along
             self.log.error(f"block {block.key}: {error!r}")
             lines = [Line(), Line([(f"  this part cannot be shown ({type(error).__name__})", "failed")], 2)]
         if index == 0 and lines and not lines[0].text and not self.has_older:
@@ -283,13 +284,13 @@ class Transcript(ScrollView, can_focus=True):
         palette = self._palette()
         row = self.scroll_offset.y + y
         if not len(self._heights):
-            first = max((region.height - len(self.notice)) // 3, 0)
-            line = self.notice[y - first] if first <= y < first + len(self.notice) else []
-            runs = clip_runs(line, cells)
+            said = [line.runs for part in self.notice for line in wrap(part, max(cells - 4, 1))]
+            first = max((region.height - len(said)) // 3, 0)
+            runs = clip_runs(said[y - first] if first <= y < first + len(said) else [], cells)
             pad = max((cells - runs_width(runs)) // 2, 0)
             return strip_of([(" " * pad, ""), *runs], cells, palette, base)
         index, inner = self._heights.find(row)
-        runs: list[Run] = []
+        runs = []
         fill, indent = "", 0
         if index < len(self._heights):
             lines = self._block_lines(index)
@@ -472,10 +473,12 @@ class Transcript(ScrollView, can_focus=True):
         if self.text_selection is not None and self.screen.get_selected_text():
             return
         row = self.scroll_offset.y + event.get_content_offset_capture(self).y
-        if not self.follow and row - self.scroll_offset.y == self.scrollable_content_region.height - 1:
-            if event.x >= self.cells - 12:
-                self.to_end()
-                return
+        at_badge = (
+            row - self.scroll_offset.y == self.scrollable_content_region.height - 1 and event.x >= self.cells - 12
+        )
+        if not self.follow and at_badge:
+            self.to_end()
+            return
         index, inner = self._heights.find(row)
         if index < len(self._heights) and self.blocks(index).foldable:
             first = 1 if self.blocks(index).gap else 0

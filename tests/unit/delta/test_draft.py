@@ -432,7 +432,7 @@ def test_dict_protocol() -> None:
     assert draft.get("nope") is None and draft.get("nope", 3) == 3 and draft["n"] == 1
     assert dict(draft) == BASE and list(reversed(draft)) == list(reversed(BASE))
     assert repr(draft) == repr(BASE) and str(draft["items"]) == str(BASE["items"])
-    assert draft.items() == BASE.items() or dict(draft.items()) == BASE
+    assert dict(draft.items()) == BASE and list(draft.values()) == list(BASE.values())
     with pytest.raises(KeyError):
         draft["nope"]
     with pytest.raises(KeyError):
@@ -483,7 +483,7 @@ def test_list_protocol() -> None:
         target[3:1] = [6]
         del target[-2:]
         target.extend(list(target))
-        assert target.pop() == plain[-1] or True
+        target.pop()
     assert thaw(draft) == plain
     draft.extend(draft)
     plain.extend(plain)

@@ -39,6 +39,7 @@ def launcher(fresh: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int
     monkeypatch.setenv(terminal.LAUNCHER_FD, str(status_write))
     monkeypatch.setenv(terminal.LAUNCHER_ALIVE_FD, str(alive_read))
     monkeypatch.setenv(terminal.LAUNCHER_PROGRAM, "durable-tui")
+    monkeypatch.setattr(terminal, "name_process", lambda name: None)
     os.set_inheritable(status_write, True)
     os.set_inheritable(alive_read, True)
     yield status_read, alive_write

@@ -47,6 +47,11 @@ def test_p08_same_index_without_ids() -> None:
     assert [(block["name"], block["arguments"]) for block in got] == [("a", {"x": 1}), ("b", {})]
 
 
+def test_p08_a_new_name_is_another_call_even_if_nothing_came_for_the_first() -> None:
+    got = assemble(fragment(0, None, "now", ""), fragment(0, None, "ls", '{"a":1}'), fragment(0, args=""))
+    assert [(block["name"], block["arguments"]) for block in got] == [("now", {}), ("ls", {"a": 1})]
+
+
 def test_p10_interleaved_fragments_go_by_index() -> None:
     got = assemble(
         fragment(0, "A", "f", '{"x":'), fragment(1, "B", "g", '{"y":'), fragment(0, args="1}"), fragment(1, args="2}")

@@ -54,7 +54,9 @@ def png() -> str:
     return base64.b64encode(raw).decode()
 
 
-def build(messages: list[dict[str, Any]], provider: str = "acme", quirks: Quirks | None = None, **more: Any) -> dict[str, Any]:
+def build(
+    messages: list[dict[str, Any]], provider: str = "acme", quirks: Quirks | None = None, **more: Any
+) -> dict[str, Any]:
     model = Model(provider, more.pop("model", "m"), "openai-chat")
     request = ModelRequest(model, more.pop("system", "be good"), messages, more.pop("tools", TOOLS), **more)
     known = KNOWN.get(provider)
@@ -82,7 +84,13 @@ def test_p12_arguments_are_always_a_json_object_in_a_string() -> None:
 
 
 def test_p15_stored_duplicate_and_empty_ids_are_made_unique() -> None:
-    messages = [user("u"), answer(call("t"), call("t"), call("")), result("t", text("1")), result("t", text("2")), result("")]
+    messages = [
+        user("u"),
+        answer(call("t"), call("t"), call("")),
+        result("t", text("1")),
+        result("t", text("2")),
+        result(""),
+    ]
     got = wire([*messages, user("v"), answer(call("t")), result("t", text("3"))])
     assert [m["content"] for m in got if m["role"] == "tool"] == ["1", "2", EMPTY_OUTPUT, "3"]
 
@@ -97,7 +105,15 @@ def test_p23_blank_text_is_never_sent() -> None:
 
 
 def test_p06_failed_and_aborted_answers_are_never_sent_back() -> None:
-    got = wire([user("u"), answer(text("half"), call("x"), stop="error"), result("x"), answer(text("h"), stop="aborted"), user("v")])
+    got = wire(
+        [
+            user("u"),
+            answer(text("half"), call("x"), stop="error"),
+            result("x"),
+            answer(text("h"), stop="aborted"),
+            user("v"),
+        ]
+    )
     assert got == [{"role": "user", "content": "u"}, {"role": "user", "content": "v"}]
 
 
@@ -123,8 +139,11 @@ def test_mistral_ids_are_nine_letters_and_stable() -> None:
 
 
 def test_mistral_gets_no_field_it_refuses() -> None:
-    body = build([user("u"), answer(text("a"), providerExtra={"reasoningField": "reasoning_content"}, provider="mistral"), user("v")],
-                 "mistral", tools=[], options={"maxTokens": 5}, thinking_level="high", session_id="s")  # fmt: skip
+    turn = answer(text("a"), providerExtra={"reasoningField": "reasoning_content"}, provider="mistral")
+    options = {"maxTokens": 5}
+    body = build(
+        [user("u"), turn, user("v")], "mistral", tools=[], options=options, thinking_level="high", session_id="s"
+    )
     assert set(body) == {"model", "messages", "stream", "max_tokens"}
     assert set(body["messages"][2]) == {"role", "content"}
 
@@ -152,7 +171,10 @@ def test_p21_p22_reasoning_goes_back_to_its_provider_unchanged_and_to_no_other()
 def test_p22_deepseek_always_gets_the_field_on_messages_with_calls() -> None:
     stored = answer(call("a"), provider="deepseek", providerExtra={"reasoningField": "reasoning_content"})
     never = answer(thinking("x"), call("b"), provider="elsewhere")
-    got = wire([user("u"), stored, result("a"), never, result("b"), answer(text("plain"), provider="elsewhere"), user("v")], "deepseek")
+    got = wire(
+        [user("u"), stored, result("a"), never, result("b"), answer(text("plain"), provider="elsewhere"), user("v")],
+        "deepseek",
+    )
     answers = [m for m in got if m["role"] == "assistant"]
     assert [m.get("reasoning_content") for m in answers] == ["", "", None]
 
@@ -209,7 +231,9 @@ def test_system_tools_and_options() -> None:
         ("acme", "any", "high", "reasoning_effort", None),
     ],
 )
-def test_thinking_levels_are_sent_only_where_known(provider: str, model: str, level: Any, field: str, value: Any) -> None:
+def test_thinking_levels_are_sent_only_where_known(
+    provider: str, model: str, level: Any, field: str, value: Any
+) -> None:
     assert build([user("u")], provider, model=model, thinking_level=level).get(field) == value
 
 

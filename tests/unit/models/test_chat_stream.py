@@ -87,6 +87,13 @@ def test_thinking_text_and_calls_in_their_order() -> None:
     assert "".join(e.text for e in events if isinstance(e, BlockDelta) and e.index == 2) == '{"a":1}'
 
 
+def test_p21_thinking_is_kept_to_the_last_blank() -> None:
+    message, _ = run(
+        *(delta({"reasoning_content": part}) for part in (" ", " a", "\nb", "  ")), delta({"content": "x"}, "stop")
+    )
+    assert blocks(message) == [("thinking", "  a\nb  "), ("text", "x")]
+
+
 def test_p22_an_empty_reasoning_field_is_remembered() -> None:
     message, _ = run(delta({"reasoning_content": "", "content": "x"}), delta({}, "stop"))
     assert message["providerExtra"]["reasoningField"] == "reasoning_content" and blocks(message) == [("text", "x")]
@@ -124,7 +131,9 @@ def test_ids_of_earlier_turns_are_not_used_again() -> None:
 
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "model_length"])
 def test_p14_length_marks_the_calls(reason: str) -> None:
-    message, _ = run(delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}, reason))
+    message, _ = run(
+        delta({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{}"}}]}, reason)
+    )
     assert message["stopReason"] == "length"
     assert "output limit" in message["content"][0]["providerExtra"]["invalid"]["error"]
     assert run(delta({"content": "x"}, reason))[0]["stopReason"] == "length"
@@ -171,7 +180,12 @@ def test_what_is_no_json_object_is_malformed(data: str) -> None:
 
 
 def test_usage_splits_cached_tokens_and_prices_them() -> None:
-    usage = {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1080, "prompt_tokens_details": {"cached_tokens": 600}}
+    usage = {
+        "prompt_tokens": 1000,
+        "completion_tokens": 50,
+        "total_tokens": 1080,
+        "prompt_tokens_details": {"cached_tokens": 600},
+    }
     message, _ = run(delta({"content": "x"}, "stop", x_groq={"usage": usage}), chat=stream(prices=PRICES))
     got = message["usage"]
     assert (got["input"], got["cacheRead"], got["output"], got["totalTokens"]) == (400, 600, 80, 1080)
@@ -182,7 +196,9 @@ def test_usage_splits_cached_tokens_and_prices_them() -> None:
     assert (got["input"], got["cacheRead"], got["cost"]["total"]) == (6, 4, 0.5)
 
 
-@pytest.mark.parametrize("usage", [None, {}, "x", {"prompt_tokens": None}, {"prompt_tokens": "7"}, {"prompt_tokens": -3}])
+@pytest.mark.parametrize(
+    "usage", [None, {}, "x", {"prompt_tokens": None}, {"prompt_tokens": "7"}, {"prompt_tokens": -3}]
+)
 def test_odd_usage_breaks_nothing(usage: Any) -> None:
     assert run(delta({"content": "x"}, "stop", usage=usage))[0]["usage"]["input"] >= 0
 
@@ -204,7 +220,9 @@ def test_azure_choices_without_delta_other_choices_and_parts() -> None:
 
 
 def test_surrogates_are_joined_or_replaced() -> None:
-    message, _ = run(delta({"content": "a\ud83d"}), delta({"content": "\ude00b"}), delta({"content": "\udc00c\ud83d"}, "stop"))
+    message, _ = run(
+        delta({"content": "a\ud83d"}), delta({"content": "\ude00b"}), delta({"content": "\udc00c\ud83d"}, "stop")
+    )
     assert blocks(message) == [("text", "a😀b\ufffdc\ufffd")]
     json.dumps(message, ensure_ascii=False).encode("utf-8")
 

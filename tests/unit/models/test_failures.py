@@ -1,5 +1,6 @@
 """What failures mean (WIRE 3.4, 3.5; CASES P17-P20) and what their messages must not hold."""
 
+# ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
 
 import json
@@ -170,6 +171,12 @@ def test_secrets_are_in_no_message(text: str) -> None:
     assert "***" in message
 
 
+def test_a_key_that_looks_like_no_key_is_removed_too() -> None:
+    plain = Endpoint("acme", "plainword99zz", "ACME_KEY", "https://acme.test/v1")
+    assert "plainword99zz" not in str(classify(plain, 400, {"error": {"message": "got plainword99zz there"}}))
+    assert "plainword99zz" not in str(plain.fail("x plainword99zz y", "network")) + repr(plain)
+
+
 def test_messages_are_one_bounded_line_and_name_the_variable() -> None:
     error = classify(AT, 401, {"error": {"message": "no\x1b[31m\n" + "x" * 5000}})
     assert str(error).startswith("acme: no [31m x")
@@ -183,7 +190,9 @@ def test_dummy_keys_do_not_garble_messages() -> None:
     assert redact("the basic model", ()) == "the basic model"
 
 
-@pytest.mark.parametrize("body", ["", "[" * 100_000, b"\xff\xfe", None, 3, [], {"error": {"error": {"error": {}}}}, [[]]])
+@pytest.mark.parametrize(
+    "body", ["", "[" * 100_000, b"\xff\xfe", None, 3, [], {"error": {"error": {"error": {}}}}, [[]]]
+)
 def test_any_body_is_understood(body: Any) -> None:
     read_error(body)
     assert classify(AT, 500, body).kind == "server"

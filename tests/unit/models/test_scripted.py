@@ -26,7 +26,9 @@ def result(call: dict[str, Any], text: str, error: bool = False) -> dict[str, An
             "isError": error}  # fmt: skip
 
 
-async def ask(provider: ScriptedProvider, messages: list[dict[str, Any]], script: str = "s") -> tuple[dict[str, Any], list[Any]]:
+async def ask(
+    provider: ScriptedProvider, messages: list[dict[str, Any]], script: str = "s"
+) -> tuple[dict[str, Any], list[Any]]:
     request = ModelRequest(Model(provider.name, script, "scripted"), "sys", messages, TOOLS, session_id="x")
     events = [event async for event in provider.stream(request)]
     assert isinstance(events[-1], Finished)
@@ -42,11 +44,18 @@ def text(message: dict[str, Any]) -> str:
 
 
 async def test_turns_follow_the_answers_since_the_last_input() -> None:
-    script = [{"thinking": "hm", "text": "I look at it.", "calls": [{"name": "read", "args": {"path": "a"}}]}, {"text": "Done."}]
+    script = [
+        {"thinking": "hm", "text": "I look at it.", "calls": [{"name": "read", "args": {"path": "a"}}]},
+        {"text": "Done."},
+    ]
     provider = ScriptedProvider(scripts={"s": script})
     messages = [user("one")]
     first, events = await ask(provider, messages)
-    assert first["stopReason"] == "toolUse" and [b["type"] for b in first["content"]] == ["thinking", "text", "toolCall"]
+    assert first["stopReason"] == "toolUse" and [b["type"] for b in first["content"]] == [
+        "thinking",
+        "text",
+        "toolCall",
+    ]
     assert calls(first)[0]["arguments"] == {"path": "a"} and len([e for e in events if isinstance(e, BlockDelta)]) > 4
     assert "".join(e.text for e in events if isinstance(e, BlockDelta) and e.index == 1) == "I look at it."
     assert first["usage"]["input"] > 0 and "cost" not in first["usage"]
@@ -104,7 +113,17 @@ async def test_a_script_from_a_file_is_read_again_when_it_changes(tmp_path: Path
 
 @pytest.mark.parametrize(
     "content",
-    [None, "{", "{}", '[{"txt": "a"}]', '[{"text": 1}]', '[{"delay": -1}]', '[{"calls": [{}]}]', '[{"error": {"kind": "x"}}]', "[3]"],
+    [
+        None,
+        "{",
+        "{}",
+        '[{"txt": "a"}]',
+        '[{"text": 1}]',
+        '[{"delay": -1}]',
+        '[{"calls": [{}]}]',
+        '[{"error": {"kind": "x"}}]',
+        "[3]",
+    ],
 )
 def test_a_bad_script_is_a_configuration_error_that_says_why(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "turns.json"

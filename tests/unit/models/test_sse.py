@@ -17,7 +17,7 @@ def parse(*pieces: bytes) -> list[SseEvent]:
 
 
 STREAM = (
-    "\ufeff: hello\r\n\r\ndata: {\"a\":\"北京🙂\"}\n\nevent: x\rdata:one\rdata: two\r\rdata:\n\n"
+    '\ufeff: hello\r\n\r\ndata: {"a":"北京🙂"}\n\nevent: x\rdata:one\rdata: two\r\rdata:\n\n'
     "data: a\u2028b\u2029c\x85d\r\n\r\n:\n\nid: 7\nretry: 3\ndata\ndata: z\n\ndata: [DONE]"
 ).encode()
 EXPECTED = [
@@ -36,7 +36,7 @@ def test_p01_p02_p04_every_single_cut_gives_the_same_events() -> None:
 
 
 def test_p01_every_double_cut_around_line_ends_and_characters() -> None:
-    for first in range(0, len(STREAM)):
+    for first in range(len(STREAM)):
         assert parse(STREAM[:first], STREAM[first : first + 1], STREAM[first + 1 :]) == EXPECTED, first
 
 
@@ -47,14 +47,16 @@ def test_byte_by_byte() -> None:
 @given(st.lists(st.sampled_from(["data: x", "data:", ": c", "event: e", "", "da", "ta: ü"])), st.data())
 def test_splits_and_line_ends_never_matter(lines: list[str], data: st.DataObject) -> None:
     reference = parse("\n".join(lines).encode())
-    ends = [data.draw(st.sampled_from(["\n", "\r\n", "\r"])) for _ in lines]
-    mixed = "".join(line + end for line, end in zip(lines, ends, strict=True)).encode()
-    # "\r" before an empty line that ends in "\n" reads as one line end, in every parser.
-    if "\r\n".encode() in mixed and any(a == "\r" and b == "\n" for a, b in zip(ends, ends[1:], strict=False)):
-        reference = parse(mixed)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(mixed)), max_size=6)))
-    pieces = [mixed[a:b] for a, b in zip([0, *cuts], [*cuts, len(mixed)], strict=True)]
-    assert parse(*pieces) == parse(mixed) == reference
+    mixed = ""
+    for line in lines:
+        end = data.draw(st.sampled_from(["\n", "\r\n", "\r"]))
+        if not line and end == "\n" and mixed.endswith("\r"):
+            end = "\r\n"  # an LF alone would belong to the CR before it
+        mixed += line + end
+    raw = mixed.encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)), max_size=6)))
+    pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    assert parse(*pieces) == parse(raw) == reference
 
 
 def test_p04_comments_are_counted_and_are_no_events() -> None:

@@ -18,6 +18,7 @@ from durable_tui.storage import (
     StorageForeign,
     StorageNewer,
     admission,
+    opening,
     schema,
 )
 from durable_tui.storage.errors import SessionLocked
@@ -93,7 +94,7 @@ async def test_k16_places_that_hold_no_session(tmp_path: Path, reading: bool) ->
     pipe = tmp_path / "pipe.sqlite"
     os.mkfifo(pipe)
     await refused(pipe, StorageError, "not a regular file", reading=reading)
-    with pytest.raises(StorageError, match="does not exist|no session"):
+    with pytest.raises(StorageError, match=r"does not exist|no session"):
         await SqliteStorage.open(tmp_path / "none" / "a.sqlite", read_only=reading)
     with pytest.raises(StorageError, match="no session"):
         await SqliteStorage.open(tmp_path / "a.sqlite", read_only=reading, create=False)
@@ -209,6 +210,37 @@ async def test_text_of_other_writers_with_surrogates_is_read(tmp_path: Path) -> 
     found = await storage.entry(2)
     assert found is not None and found.record["data"] == "a\ufffdb \ufffd"
     await storage.close()
+
+
+async def test_lost_counters_are_damage(tmp_path: Path) -> None:
+    path = await made(tmp_path / "a.sqlite")
+    change(path, "DELETE FROM session")
+    with pytest.raises(StorageDamaged, match="counters"):
+        await SqliteStorage.open(path)
+
+
+async def test_a_death_in_the_middle_of_a_write_without_wal_is_rolled_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "is_network", lambda path: True)
+    source, path = await made(tmp_path / "source.sqlite", 40), tmp_path / "dead.sqlite"
+    raw = sqlite3.connect(source, isolation_level=None)
+    raw.execute("PRAGMA journal_mode=TRUNCATE")
+    raw.execute("PRAGMA cache_size=5")  # so that the unfinished write reaches the file
+    raw.execute("BEGIN IMMEDIATE")
+    raw.execute("UPDATE entries SET record = record || 'x'")
+    for suffix in ("", "-journal"):
+        Path(f"{path}{suffix}").write_bytes(Path(f"{source}{suffix}").read_bytes())
+    raw.execute("ROLLBACK")
+    raw.close()
+    with pytest.raises(StorageError, match="middle of a write"):
+        await SqliteStorage.open(path, read_only=True)
+    storage = await SqliteStorage.open(path)
+    assert len(await storage.entries(1)) == 40
+    await storage.close()
+    reader = await SqliteStorage.open(path, read_only=True)
+    assert len(await reader.entries(1)) == 40
+    await reader.close()
 
 
 AS_NOBODY = """

@@ -53,6 +53,7 @@ async def test_jobs_run_whole_in_order_on_one_daemon_thread(tmp_path: Path) -> N
     assert door._connection._thread.daemon
     await door.close()
     await door.close()
+    door._connection._thread.join(10)
     assert not door._connection._thread.is_alive()
     with pytest.raises(StorageError):
         await door.run(lambda _: None)
@@ -108,9 +109,7 @@ async def test_a_connect_that_fails_ends_its_thread(tmp_path: Path) -> None:
         await door.run(lambda _: None)
 
 
-def test_a_loop_that_closes_under_a_job_shows_no_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_loop_that_closes_under_a_job_shows_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hooked: list[object] = []
     monkeypatch.setattr(threading, "excepthook", hooked.append)
     release = threading.Event()

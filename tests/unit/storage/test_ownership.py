@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 import os
 import subprocess
@@ -63,6 +65,26 @@ def test_s02_the_files_content_never_decides(tmp_path: Path) -> None:
     lock.release()
 
 
+def test_a_lock_on_a_removed_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "a.lock")
+    tries: list[int] = []
+    flock = fcntl.flock
+
+    def racing(descriptor: int, operation: int) -> None:
+        if not tries:  # the former owner closes between this opener's open and its lock
+            os.unlink(path)
+        tries.append(descriptor)
+        flock(descriptor, operation)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", racing)
+        lock = OwnerLock.acquire(path, this_owner(1, 0), label="a")
+    assert len(tries) == 2
+    with pytest.raises(SessionLocked):
+        OwnerLock.acquire(path, this_owner(1, 0), label="a")
+    lock.release()
+
+
 def test_a_look_at_the_lock_never_makes_an_opener_fail(tmp_path: Path) -> None:
     looking = subprocess.Popen(
         [
@@ -90,7 +112,11 @@ async def test_s02_a_symbolic_link_is_the_same_session(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     storage = await SqliteStorage.open(tmp_path / "real" / "a.sqlite")
     (tmp_path / "other.sqlite").symlink_to(tmp_path / "real" / "a.sqlite")
-    for path in (tmp_path / "link" / "a.sqlite", tmp_path / "other.sqlite", tmp_path / "real" / ".." / "link" / "a.sqlite"):
+    for path in (
+        tmp_path / "link" / "a.sqlite",
+        tmp_path / "other.sqlite",
+        tmp_path / "real" / ".." / "link" / "a.sqlite",
+    ):
         with pytest.raises(SessionLocked):
             await SqliteStorage.open(path)
     assert owner_of(tmp_path / "other.sqlite") is not None
@@ -127,12 +153,16 @@ async def test_a_forked_child_holds_no_lock_and_cannot_write(tmp_path: Path) -> 
     await again.close()
     for descriptor in (hold, told, tell):
         os.close(descriptor)
-    assert os.waitpid(child, 0)[1] == 0
+    assert (await asyncio.to_thread(os.waitpid, child, 0))[1] == 0
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
 
 
 async def test_a_started_program_inherits_no_lock(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")
-    sleeping = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], close_fds=False)
+    sleeping = sleeper()
     try:
         await storage.close()
         again = await SqliteStorage.open(tmp_path / "a.sqlite")
@@ -147,7 +177,9 @@ def test_contract_4_2_who_is_provably_dead() -> None:
     assert not is_dead(me)
     assert is_dead(replace(me, boot_id="another boot"))
     assert not is_dead(replace(me, host="elsewhere", boot_id="another boot")), "nobody can say for another host"
-    assert is_dead(replace(me, process_started_at=me.process_started_at - 60_000)), "the pid was given to another program"
+    assert is_dead(replace(me, process_started_at=me.process_started_at - 60_000)), (
+        "the pid was given to another program"
+    )
     assert not is_dead(replace(me, process_started_at=0)), "an unknown start time proves nothing"
     gone = subprocess.Popen([sys.executable, "-c", ""])
     born = process_started_at(gone.pid)

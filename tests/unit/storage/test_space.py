@@ -22,7 +22,8 @@ def small(tmp_path: Path) -> Iterator[Path | None]:
     point = tmp_path / "small"
     point.mkdir()
     mounted = os.getuid() == 0 and (
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(point)], capture_output=True).returncode == 0
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(point)], capture_output=True).returncode
+        == 0
     )
     yield point if mounted else None
     if mounted:

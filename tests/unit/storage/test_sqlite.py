@@ -70,7 +70,9 @@ async def test_records_1_the_file_its_tables_and_its_mode(tmp_path: Path) -> Non
     assert sorted(os.listdir(tmp_path)) == ["a.lock", "a.sqlite", "a.sqlite-shm", "a.sqlite-wal"]
     for name in os.listdir(tmp_path):
         assert stat.S_IMODE(os.stat(tmp_path / name).st_mode) == 0o600, name
-    rows = await raw_of(storage, lambda raw: raw.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall())
+    rows = await raw_of(
+        storage, lambda raw: raw.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
+    )
     assert sorted(row[0] for row in rows) == sorted(schema.COLUMNS)
     await begin(storage)
     held = {"owner": {"conversationId": 1, "taskId": 3}}

@@ -48,7 +48,7 @@ def test_t03_the_byte_order_mark_stays() -> None:
     assert edited(original, ("\ufeffimport os", "\ufeffimport sys")) == b"\xef\xbb\xbfimport sys\nx = 1\n"
 
 
-LOOSE = "keep   \nsay \u201chi\u201d \u2014 ok\ncost\u00a0=\u00a05\nname = \"Ann\"  \n".encode()
+LOOSE = 'keep   \nsay \u201chi\u201d \u2014 ok\ncost\u00a0=\u00a05\nname = "Ann"  \n'.encode()
 
 
 def test_t04_a_loose_match_is_refused_with_its_place() -> None:

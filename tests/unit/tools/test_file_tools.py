@@ -56,7 +56,9 @@ async def test_t03_read_shows_no_bom_and_no_returns(bench: Bench) -> None:
 async def test_read_says_how_to_go_on(bench: Bench) -> None:
     bench.put("f", b"".join(b"line %d\n" % n for n in range(1, 4001)))
     text = text_of(await bench.call(read, path="f"))
-    assert text.startswith("line 1\n") and "\nline 2000\n\n[Lines 1-2000 of 4000 shown. Use offset=2001 to go on.]" in text
+    assert (
+        text.startswith("line 1\n") and "\nline 2000\n\n[Lines 1-2000 of 4000 shown. Use offset=2001 to go on.]" in text
+    )
     rest = text_of(await bench.call(read, path="f", offset=2001))
     assert rest.startswith("line 2001\n") and rest.endswith("line 4000")
     part = text_of(await bench.call(read, path="f", offset=10, limit=2))
@@ -312,17 +314,17 @@ async def test_t11_parallel_edits_of_one_file_are_both_there(bench: Bench) -> No
 
 
 async def test_t11_a_change_from_outside_is_noticed(bench: Bench) -> None:
-    path = bench.put("f", b"one\ntwo\n")
+    target = bench.put("f", b"one\ntwo\n")
     real = bench.environment.read_bytes
 
-    async def and_then_someone_writes(name: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        data = await real(name, offset=offset, limit=limit)
-        path.write_bytes(b"one\ntwo\nthree\n")
+    async def and_then_someone_writes(path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        data = await real(path, offset=offset, limit=limit)
+        target.write_bytes(b"one\ntwo\nthree\n")
         return data
 
     bench.environment.read_bytes = and_then_someone_writes  # type: ignore[method-assign]
     assert "changed meanwhile" in await refused(bench, edit, path="f", edits=one_edit("one", "1"))
-    assert path.read_bytes() == b"one\ntwo\nthree\n"
+    assert target.read_bytes() == b"one\ntwo\nthree\n"
 
 
 async def test_the_lock_is_free_after_a_cancelled_edit(bench: Bench) -> None:

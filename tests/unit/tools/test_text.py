@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ def cleaned(data: bytes, *cuts: int) -> str:
     """The text of a stream cut at these places."""
     cleaner = Cleaner()
     places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    pieces = [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    pieces = [data[a:b] for a, b in pairwise(places)]
     return "".join([cleaner.feed(piece) for piece in pieces] + [cleaner.feed(b"", final=True)])
 
 
@@ -56,7 +57,7 @@ def test_control_sequences_go_wherever_the_stream_is_cut(text: str, right: str) 
 def test_t23_t24_any_bytes_give_the_same_clean_text_however_cut(data: bytes, cuts: list[int]) -> None:
     text = cleaned(data, *cuts)
     assert text == cleaned(data)
-    assert not any(ord(c) < 32 and c not in "\t\n\r\b" or 0x7F <= ord(c) <= 0x9F for c in text)
+    assert not any((ord(c) < 32 and c not in "\t\n\r\b") or 0x7F <= ord(c) <= 0x9F for c in text)
     text.encode("utf-8")
 
 
@@ -179,7 +180,8 @@ def test_cuts_split_no_character(text: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "shown"), [(0, "0 bytes"), (1023, "1023 bytes"), (51200, "50.0 KiB"), (5 << 30, "5.0 GiB"), (9 << 40, "9216.0 GiB")]
+    ("count", "shown"),
+    [(0, "0 bytes"), (1023, "1023 bytes"), (51200, "50.0 KiB"), (5 << 30, "5.0 GiB"), (9 << 40, "9216.0 GiB")],
 )
 def test_bytes_for_people(count: int, shown: str) -> None:
     assert show_bytes(count) == shown

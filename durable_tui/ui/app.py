@@ -1,0 +1,590 @@
+"""The screen's process: opens a session through the host, shows it, and closes it in order (DESIGN 4)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.worker import Worker, WorkerState
+
+from durable_tui.host.options import ScreenOptions
+from durable_tui.ui import themes as theme_files
+from durable_tui.ui.actions import bindings, check_keymap, slash
+from durable_tui.ui.adapter import words
+from durable_tui.ui.adapter.model import Changes
+from durable_tui.ui.adapter.rows import Row
+from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.commands import CommandError, Commands, home
+from durable_tui.ui.glyphs import ASCII, UNICODE
+from durable_tui.ui.palette import Palette
+from durable_tui.ui.providers import ActionProvider
+from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
+from durable_tui.ui.screens.main import MainScreen
+from durable_tui.ui.screens.sessions import NEW, SessionsScreen
+from durable_tui.ui.session import TOUR, Session, choose_path, make_session, open_at
+from durable_tui.ui.text.runs import Run
+from durable_tui.ui.text.safe import one_line
+from durable_tui.ui.widgets.composer import Composer
+from durable_tui.ui.widgets.panel import Panel
+from durable_tui.ui.widgets.transcript import Transcript
+
+log = logging.getLogger(__name__)
+TICK = 0.25
+SAID_FOR = 4.0  # seconds a word in the footer stays
+PAGE = 200
+UNASKED = "Commands the model runs are not asked about first: they run at once, and may change files."
+
+
+class DurableApp(App[int]):
+    """`opener` opens a session for the screen; the host's unless a test gives another."""
+
+    TITLE = "durable-tui"
+    ENABLE_COMMAND_PALETTE = True
+    COMMANDS: ClassVar = {ActionProvider}
+    BINDINGS: ClassVar = bindings("app")
+    INLINE_PADDING = 0
+    CSS_PATH: ClassVar = [
+        *(f"widgets/{name}.tcss" for name in (
+            "panel", "transcript", "live", "inbox", "tasks", "recovery", "composer", "header", "footer", "tabs",
+        )),
+        "screens/main.tcss", "screens/dialogs.tcss",
+    ]  # fmt: skip
+
+    def __init__(
+        self,
+        options: ScreenOptions,
+        *,
+        opener: Callable[[Any, Path | None], Coroutine[Any, Any, Any]] | None = None,
+        host: Any = None,
+        ascii_only: bool = False,
+        theme: str | None = None,
+        now: Callable[[], int] | None = None,
+    ) -> None:
+        self.glyphs = ASCII if ascii_only else UNICODE
+        self._palette: Palette | None = None
+        self._palette_of = ""
+        super().__init__()
+        self.options = options
+        self.host = host
+        self.now = now or (lambda: int(time.time() * 1000))
+        self._opener = opener or self._open_by_host
+        self._wanted_theme = theme
+        self.session: Session | None = None
+        self.keymap: dict[str, str] = {}
+        self.commands = Commands(self)
+        self.look = Look(self.palette, self.glyphs)
+        self.main = self._main_screen(ScreenModel(glyphs=self.glyphs))
+        self.leaving = False
+        self.failure: tuple[int, str] | None = None  # status and words when no session could be opened
+        self._loaded: dict[str, theme_files.Loaded] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._said: Timer | None = None
+        self._load_themes()
+
+    def _main_screen(self, model: ScreenModel) -> MainScreen:
+        return MainScreen(model, palette=self.palette, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
+
+    # --- themes ---------------------------------------------------------------------------------------------
+
+    def _load_themes(self) -> list[str]:
+        folders = [theme_files.shipped_folder()]
+        if self.host is not None:
+            folders.append(self.host.paths.themes)
+        self._loaded, problems = theme_files.load_all(folders)
+        for loaded in self._loaded.values():
+            self.register_theme(loaded.theme)
+        return problems
+
+    def theme_names(self) -> list[str]:
+        return list(self._loaded)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return theme_files.variable_defaults()
+
+    def palette(self) -> Palette:
+        """The styles of the theme in use."""
+        if self._palette is None or self._palette_of != self.theme:
+            loaded = self._loaded.get(self.theme)
+            theme = self.current_theme
+            variables = {**theme.to_color_system().generate(), **theme.variables}
+            self._palette = Palette(variables, plain=loaded.plain if loaded else False)
+            self._palette_of = self.theme
+        return self._palette
+
+    def _watch_theme(self, theme_name: str) -> None:
+        self._palette = None
+        super()._watch_theme(theme_name)
+
+    def reload_themes(self) -> None:
+        """Files changed: show the theme in use anew (DESIGN 5)."""
+        problems = self._load_themes()
+        self._palette = None
+        self._invalidate_css()
+        self.refresh_css(animate=False)
+        self.main.transcript.repaint()
+        if problems:
+            self.tell(problems[0], "attention")
+
+    async def _watch_files(self) -> None:
+        from watchfiles import awatch
+
+        folders = [folder for folder in (self.host.paths.themes, theme_files.shipped_folder()) if folder.is_dir()]
+        if folders:
+            async for _ in awatch(*folders, recursive=False):
+                self.reload_themes()
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def on_mount(self) -> None:
+        self.theme = theme_files.choose(self._wanted_theme, self._loaded)
+        await self.push_screen(self.main)
+        self.main.set_notice([[("opening …", "dim")]])
+        self.set_interval(TICK, self._tick)
+        self.work(self._start(), "open")
+
+    async def _start(self) -> None:
+        if self.host is None and self._opener == self._open_by_host:
+            from durable_tui.host.opening import Host
+
+            try:
+                self.host = await asyncio.to_thread(Host.load)
+            except Exception as error:  # noqa: BLE001 - told to the person, whatever it is
+                self._cannot_open(error, None)
+                return
+            self._configure()
+        await self.open(None, first=True)
+
+    def _configure(self) -> None:
+        """What the person's configuration says about keys and themes."""
+        keys = dict(getattr(self.host.config, "keys", {}) or {})
+        problems = check_keymap(keys)
+        self.keymap.update({name: value for name, value in keys.items() if not problems})
+        if self.keymap:
+            self.set_keymap(self.keymap)
+        screen = dict(getattr(self.host.config, "screen", {}) or {})
+        problems += self._load_themes()
+        wanted = theme_files.choose(self._wanted_theme or screen.get("theme"), self._loaded)
+        if wanted != self.theme:
+            self.theme = wanted
+        if problems:
+            self.tell(problems[0], "attention")
+        self.work(self._watch_files(), "themes")
+
+    async def _open_by_host(self, options: ScreenOptions, path: Path | None) -> Any:
+        if path is None:
+            path = await choose_path(self.host, options)
+        return await open_at(self.host, path, directory=options.directory, model=options.model)
+
+    async def open(self, path: Path | None, *, first: bool = False, new: bool = False) -> bool:
+        """Open a session and show it; the former one is closed in order. False when it could not be opened."""
+        options = self.options
+        if not first:
+            options = ScreenOptions(directory=options.directory, new=new, model=None)
+        try:
+            opened = await self._opener(options, path)
+        except Exception as error:  # noqa: BLE001 - told to the person, whatever it is
+            self._cannot_open(error, path)
+            return False
+        former = self.session
+        if former is not None:
+            await self._keep_draft(former)
+        session = make_session(opened, self.paint, glyphs=self.glyphs, report=self.report)
+        self.session = session
+        reason = getattr(opened.harness, "paused_reason", None)
+        session.model.paused = bool(first and options.paused) or bool(reason)
+        self.main.composer.put("", stored=True)
+        self.main.composer.cleared.clear()
+        self.main.composer.files = session.files.find
+        session.start_feed()
+        await session.feed.first.wait()
+        session.note_problem()
+        self.main.attach(session.model)
+        self._welcome(session)
+        draft = (session.model.view.get("draft") or {}).get("text") or ""
+        if draft and not self.main.composer.text:
+            self.main.composer.put(draft, stored=True)
+        if former is not None:
+            self._close_later(former)
+        for warning in opened.warnings[:1]:
+            self.tell(one_line(warning), "attention")
+        await self._shown()
+        if not session.model.paused and self.session is session and not self.leaving:
+            await session.resume()
+        elif reason:
+            self.tell(f"opened paused: {reason}. Enter on an empty line starts", "attention")
+        if first and options.prompt:
+            await self._submit(options.prompt, "send")
+        return True
+
+    async def _shown(self) -> None:
+        """Until what was found stands on the screen: nothing moves before (contract 15)."""
+        painted = asyncio.Event()
+        self.main.call_after_refresh(painted.set)
+        try:
+            await asyncio.wait_for(painted.wait(), 1.0)
+        except TimeoutError:
+            log.warning("the first paint took more than a second")
+
+    def _welcome(self, session: Session) -> None:
+        """What stands in an empty transcript: where one is, who answers, and that nobody is asked."""
+        facts = session.model.header()
+        lines: list[list[Run]] = [
+            [("Ask for something to do in ", "dim"), (facts.cwd or "this directory", "bold")],
+            [],
+            [(UNASKED, "attention")],
+        ]
+        if facts.model == TOUR:
+            lines.append([])
+            lines.append([("No model is configured, so the built-in tour answers: a script, no network.", "dim")])
+            lines.append([("A key such as OPENAI_API_KEY, or a local server, brings a real one.", "dim")])
+        self.main.set_notice(lines)
+
+    def _cannot_open(self, error: BaseException, path: Path | None) -> None:
+        """A session would not open: say why, offer what can be done instead."""
+        from durable_tui.storage.errors import SessionLocked
+
+        rows = [
+            Row("new", [("a new session", "bold"), ("  in this directory", "dim")]),
+            Row("sessions", [("another session", "bold"), ("  choose one", "dim")]),
+            Row("quit", [("quit", "bold")]),
+        ]
+        if isinstance(error, SessionLocked):
+            owner = error.owner
+            title = "this session is open elsewhere"
+            text = f"Process {owner.get('pid', '?')} on {owner.get('host', 'this host')} owns it"
+            text += f", since {words.clock(owner.get('startedAt'))}." if owner.get("startedAt") else "."
+            text += " Two would get in each other's way."
+        else:
+            title, text = "cannot open", one_line(str(error) or type(error).__name__, 600)
+            self.log.error(f"open: {error!r}")
+        status = exit_status(error)
+        self.failure = (status, text)
+        if self.host is None:
+            self.leave(status)
+            return
+
+        def chosen(key: str | None) -> None:
+            if key == "new":
+                self.failure = None
+                self.work(self.switch_session(None), "new")
+            elif key == "sessions":
+                self.show_sessions(otherwise=lambda: self._cannot_open(error, path))
+            elif self.session is None:
+                self.leave(status)
+
+        self.push_screen(ChoiceScreen(self.look, title, text, rows), chosen)
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    def show_sessions(self, otherwise: Callable[[], None] | None = None) -> None:
+        if self.host is None:
+            return
+        current = self.session.opened.path if self.session else None
+
+        def chosen(path: Any) -> None:
+            if path is None:
+                if otherwise is not None:
+                    otherwise()
+                return
+            if path != current:
+                self.work(self.switch_session(None if path == NEW else path), "switch")
+
+        self.push_screen(
+            SessionsScreen(self.look, self.host.catalogue, self.options.directory, current, home()), chosen
+        )
+
+    async def switch_session(self, path: Path | None) -> None:
+        """Open another session, or a new one for None; the present one is closed in order afterwards."""
+        busy = self.session is not None and self.session.model.unfinished
+        title = self.session.model.header().title if self.session else ""
+        if await self.open(path, new=path is None):
+            self.failure = None
+            if busy:
+                self.tell(f"“{one_line(title, 40)}” is closed in order; its work goes on at its next open")
+
+    def _close_later(self, session: Session) -> None:
+        task = asyncio.get_running_loop().create_task(session.close())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def load_older(self) -> bool:
+        """Put the page before the oldest entry shown in front; False when there is none."""
+        session = self.session
+        if session is None or not self.main.transcript.has_older:
+            return False
+        conversation = session.model.conversation
+        if conversation.first_entry is None:
+            return False
+        page = await session.root.entries(before=conversation.first_entry, limit=PAGE)
+        records = [{**entry.record, "seq": entry.seq} for entry in page]
+        if len(page) < PAGE:
+            self.main.transcript.has_older = False
+            session.model.all_loaded = True
+        if not records:
+            return False
+        count = conversation.prepend(records)
+        if conversation.orphans_joined:
+            self.main.transcript.show(Changes(reset=True, tail=True))
+        else:
+            self.main.transcript.prepended(count)
+        return True
+
+    async def on_transcript_need_older(self, event: Transcript.NeedOlder) -> None:
+        self.work(self.load_older(), "older")
+
+    async def model_names(self) -> list[tuple[str, str]]:
+        """(PROVIDER/MODEL, note) of the models that can be chosen without typing."""
+        assert self.session is not None
+        current = self.session.model.header().model
+        names = {current: "in use"} if current else {}
+        for info in self.session.opened.models.known():
+            if info.problem is None and info.default_model:
+                names.setdefault(f"{info.name}/{info.default_model}", info.api)
+        local = getattr(self.session.opened.models, "local_default", None)
+        if local is not None:
+            found = await asyncio.to_thread(local)
+            if found:
+                names.setdefault(found, "local")
+        names.setdefault(TOUR, "built-in script")
+        return list(names.items())
+
+    # --- painting -------------------------------------------------------------------------------------------
+
+    def paint(self, changes: Changes) -> None:
+        """Called by the feed, at most twelve times a second."""
+        session = self.session
+        if session is None or self.main.model is not session.model:
+            return
+        session.note_problem()
+        self.main.paint(changes)
+        self._tell_launcher()
+
+    def _tick(self) -> None:
+        if self.session is not None and self.session.note_problem():
+            self.main.paint_moving()
+        self.main.tick()
+
+    def _tell_launcher(self) -> None:
+        session = self.session
+        if session is None or self.host is None:
+            return
+        from durable_tui.host import terminal
+
+        opened = session.opened
+        ours = opened.path.parent == self.host.paths.sessions.resolve()
+        terminal.report(
+            cwd=self.options.directory,
+            unfinished=session.model.unfinished,
+            session=opened.id if ours else None,
+            path=str(opened.path),
+        )
+
+    def tell(self, text: str, tone: str = "dim") -> None:
+        """A word in the footer for a few seconds."""
+        if not self.main.is_mounted:
+            return
+        self.main.footer.say([(one_line(text, 300), tone)])
+        if self._said is not None:
+            self._said.stop()
+        self._said = self.set_timer(SAID_FOR, lambda: self.main.footer.say([]))
+
+    def report(self, error: BaseException) -> None:
+        """Something of the screen failed; the run goes on, the log has the rest (UI-R20)."""
+        log.error("the screen failed", exc_info=error)
+        self.tell(f"something on the screen failed ({type(error).__name__}); the work goes on", "failed")
+
+    # --- what is typed --------------------------------------------------------------------------------------
+
+    async def on_composer_submitted(self, event: Composer.Submitted) -> None:
+        self.work(self._submitted(event.text, event.mode), "submit")
+
+    async def _submitted(self, text: str, mode: str) -> None:
+        composer = self.main.composer
+        try:
+            command = slash(text)
+            if command is not None:
+                await self.commands.run_slash(*command)
+            elif text.startswith("/") and text[1:].strip().replace("-", "").isalpha() and " " not in text.strip():
+                raise CommandError(f"there is no command {text.strip()}; a blank before it sends it as a message")
+            else:
+                await self._submit(text, mode)
+        except asyncio.CancelledError:
+            composer.refused(text, "not sent")
+            raise
+        except Exception as error:  # noqa: BLE001 - told beside the text, which stays
+            composer.refused(text, f"not sent: {error}" if not isinstance(error, CommandError) else str(error))
+            return
+        composer.accepted(text)
+
+    async def _submit(self, text: str, mode: str) -> None:
+        """Admit an input; the commit has returned when this does (UI-Q03)."""
+        session = self.session
+        if session is None:
+            raise CommandError("no session is open yet")
+        if session.model.reading:
+            raise CommandError("this session is open read-only")
+        await session.resume()
+        when = "steer" if mode == "send" and session.model.busy else "follow_up"
+        await session.root.submit(text, when_busy=when, clear_draft=True)
+        self.main.transcript.to_end()
+
+    async def on_composer_drafted(self, event: Composer.Drafted) -> None:
+        if self.session is not None and not self.session.model.reading and not self.leaving:
+            self.work(self.session.root.set_draft(event.text), "draft")
+
+    async def on_composer_empty_entered(self, event: Composer.EmptyEntered) -> None:
+        session = self.session
+        if session is None or session.model.reading:
+            return
+        if session.model.paused:
+            self.act("resume")
+        elif session.model.parked:
+            self.act("release")
+
+    async def on_panel_chosen(self, event: Panel.Chosen) -> None:
+        if event.panel.id == "recovery":
+            self.act("why")
+
+    # --- actions --------------------------------------------------------------------------------------------
+
+    def action_act(self, name: str) -> None:
+        self.act(name)
+
+    def act(self, name: str) -> None:
+        """Do an action of the registry; a refusal is said, not raised."""
+        try:
+            self.commands.run(name)
+        except CommandError as error:
+            self.tell(str(error), "attention")
+
+    def later(self, name: str) -> Callable[[], None]:
+        """For the palette: do it when the palette is gone."""
+
+        def do() -> None:
+            self.call_later(self.act, name)
+
+        return do
+
+    def work(self, body: Coroutine[Any, Any, Any], name: str) -> Worker[Any]:
+        """Run something that may commit, beside the screen; its failure is told and ends nothing."""
+        return self.run_worker(body, name=name, group=name, exit_on_error=False)
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR:
+            error = event.worker.error
+            if isinstance(error, CommandError):
+                self.tell(str(error), "attention")
+            elif error is not None:
+                log.error("%s failed", event.worker.name, exc_info=error)
+                self.tell(f"{event.worker.name}: {error}", "failed")
+
+    def write_terminal(self, data: str) -> None:
+        """Bytes of our own for the terminal itself."""
+        if self._driver is not None:
+            self._driver.write(data)
+
+    # --- the end --------------------------------------------------------------------------------------------
+
+    def leave(self, status: int) -> None:
+        """Close in order and end with `status`; asked again, end at once (the work is as safe as after a crash)."""
+        if self.leaving:
+            self.exit(status, return_code=status)
+            return
+        self.leaving = True
+        session = self.session
+        if session is None:
+            self.exit(status, return_code=status)
+            return
+        session.model.closing = True
+        unfinished = session.model.unfinished
+        note = f"; {words.plural(unfinished, 'task')} will go on at the next open" if unfinished else ""
+        self.tell(f"closing in order{note} …", "attention")
+        self.main.paint_moving()
+        self.work(self._leave(session, status), "leave")
+
+    async def _leave(self, session: Session, status: int) -> None:
+        try:
+            await self._keep_draft(session)
+            self._tell_launcher()
+            await session.close()
+            if self._ending:
+                await asyncio.gather(*self._ending, return_exceptions=True)
+        finally:
+            self.exit(status, return_code=status)
+
+    async def _keep_draft(self, session: Session) -> None:
+        text = self.main.composer.unsaved
+        if text is None or session.model.reading or session.harness.session_problem:
+            return
+        try:
+            await session.root.set_draft(text)
+        except Exception as error:
+            log.error("the draft was not kept", exc_info=error)
+
+    async def close_sessions(self) -> None:
+        """After the screen has gone: close what is still open (a failed screen must not leave a session unclosed)."""
+        if self.session is not None:
+            await self.session.close()
+        if self._ending:
+            await asyncio.gather(*self._ending, return_exceptions=True)
+
+    def get_default_screen(self) -> Screen[Any]:
+        return Screen(id="_default")
+
+
+def exit_status(error: BaseException) -> int:
+    """The program's status for what kept a session from opening (DESIGN 3)."""
+    from durable_tui.host.errors import HostError
+    from durable_tui.storage.errors import SessionLocked, StorageError
+
+    if isinstance(error, HostError):
+        return 2
+    if isinstance(error, SessionLocked):
+        return 3
+    return 4 if isinstance(error, StorageError) else 1
+
+
+def run_screen(options: ScreenOptions) -> int:
+    """The launcher's child: run the screen and return its status. Prints nothing but why nothing could start."""
+    import sys
+
+    from durable_tui.host import terminal
+    from durable_tui.ui import patches
+
+    patches.apply()
+    saved = terminal.save()
+    app = DurableApp(options)
+    orphaned = False
+
+    async def main() -> int:
+        nonlocal orphaned
+        loop = asyncio.get_running_loop()
+
+        def abandoned() -> None:
+            nonlocal orphaned
+            orphaned = True
+            app.leave(1)
+
+        terminal.watch_stop_signals(loop, lambda number: app.leave(128 + number))
+        terminal.watch_launcher(loop, abandoned)
+        try:
+            await app.run_async()
+        finally:
+            await app.close_sessions()
+        if app.return_code:
+            return app.return_code
+        return app.return_value or 0
+
+    status = asyncio.run(main())
+    if orphaned:
+        terminal.abandoned(saved)
+    if app.failure is not None and app.session is None:
+        print(f"durable-tui: {app.failure[1]}", file=sys.stderr)
+    return status

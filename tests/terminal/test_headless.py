@@ -1,0 +1,278 @@
+"""The headless command as a program among others: cases L01 to L07, with real processes and a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tools.headless import Home, lines
+from tests.tools.model_server import ModelServer
+
+FAST_RETRY = "[settings]\nretry = {max_retries = 1, base_delay = 0.05, max_delay = 0.1}\n"
+QUICK = [{"text": "It is done."}]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.wait_gone()
+
+
+def served(home: Home, server: ModelServer) -> None:
+    """Ask this server."""
+    home.write(QUICK, extra=f'{FAST_RETRY}[providers.net]\nbase_url = "{server.base_url}"', model="net/m")
+
+
+@pytest.mark.parametrize(
+    ("turns", "status", "says"),
+    [
+        ([{"status": 401, "body": '{"error": {"message": "bad key"}}'}], 1, "bad key"),
+        ([{"status": 503, "body": "overloaded"}], 1, "overloaded"),
+        ([{"calls": [{"name": "read", "args": {"path": "none.txt"}}]}, {"text": "There is no such file."}], 0, ""),
+    ],
+    ids=["401", "every retry fails", "a tool error, then an answer"],
+)
+def test_l01_text_and_json_end_with_the_same_status(
+    home: Home, turns: list[dict[str, object]], status: int, says: str
+) -> None:
+    with ModelServer(turns) as server:
+        served(home, server)
+        text = home.run("run", "go")
+        events = home.run("run", "--json", "go")
+    assert (text.status, events.status) == (status, status), (text, events)
+    last = lines(events.stdout)[-1]
+    assert (last["type"], last["status"]) == ("exit", status)
+    if status:
+        assert text.stdout == "" and says in text.stderr and says in last["message"]
+    else:
+        assert text.stdout == "There is no such file.\n"
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_l01_an_interrupt_is_130_in_both(home: Home, form: list[str]) -> None:
+    with ModelServer([{"text": "never", "delay": 30}]) as server:
+        served(home, server)
+        ended = home.stop(home.busy(*form), signal.SIGINT)
+    assert ended.status == 130
+    if form:
+        assert lines(ended.stdout)[-1]["status"] == 130
+
+
+def test_l02_output_is_linear_in_the_answer_and_waits_for_a_slow_reader(home: Home) -> None:
+    def size(pieces: int) -> int:
+        text = "0123456789" * pieces
+        with ModelServer([{"text": text, "delay": 1.0}]) as server:
+            served(home, server)
+            process = home.start(home.command("run", "--json", "go"))
+            time.sleep(1.0)
+            ended = home.finish(process)
+        assert ended.status == 0, ended
+        found = lines(ended.stdout)
+        updates = [line for line in found if line["type"] == "message_update"]
+        told = "".join(op[2] for line in updates for op in line["changes"] if op[0] == "a")
+        assert told and told in text and len(told) < len(text), "updates hold only what was appended"
+        # The prompt and tool descriptions are a fixed cost.
+        return len(ended.stdout) - sum(len(json.dumps(line)) for line in found if line["type"] == "snapshot")
+
+    short, double = size(4000), size(8000)
+    assert short < 10 * 40_000 and double < 10 * 80_000
+    assert double < 2.3 * short
+
+
+NOISY = '''
+import logging, os, sys, warnings
+from pydantic import BaseModel
+from durable_tui import Extension, tool
+
+class Args(BaseModel):
+    pass
+
+@tool
+async def shout(args: Args, call) -> str:
+    """Write everywhere."""
+    print("printed")
+    os.write(1, b"written to 1\\n")
+    os.system("echo from a child")
+    warnings.warn("a warning", DeprecationWarning, stacklevel=1)
+    logging.getLogger("library").warning("logged")
+    return "shouted"
+
+print("printed at import")
+extension = Extension("noisy", tools=[shout])
+'''
+
+
+def test_l03_every_stdout_line_is_json_whatever_else_writes_to_stdout(home: Home) -> None:
+    home.environment["PYTHONWARNINGS"] = "always"
+    home.plugin("noisy", NOISY)
+    home.write([{"calls": [{"name": "shout", "args": {}}]}, *QUICK])
+    events = home.run("run", "--json", "go")
+    assert events.status == 0, events
+    found = lines(events.stdout)
+    assert found[0]["type"] == "snapshot" and found[-1] == {**found[-1], "type": "exit", "status": 0}
+    for stray in ("printed", "written to 1", "from a child", "printed at import"):
+        assert stray in events.stderr
+    text = home.run("run", "go")
+    assert text.stdout == "It is done.\n"
+
+
+@pytest.mark.parametrize("words", [["run", "--json", "--bad"], ["run", "--json", "--session", "nobody", "x"]])
+def test_l03_a_failure_before_the_start_is_one_json_line_and_status_2(home: Home, words: list[str]) -> None:
+    ended = home.run(*words)
+    (last,) = lines(ended.stdout)
+    assert ended.status == 2 and (last["type"], last["status"]) == ("exit", 2) and last["message"]
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_l05_the_reader_leaves_while_a_tool_runs(home: Home, form: list[str]) -> None:
+    home.environment["PYTHONUNBUFFERED"] = "1"
+    home.write(
+        [{"text": "first", "calls": [{"name": "bash", "args": {"command": "while :; do echo x; sleep 0.05; done"}}]}]
+    )
+    process = home.busy(*form, phase="execute")
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.wait(timeout=20) == 141
+    said = process.stderr.read()
+    assert "Traceback" not in said and "BrokenPipe" not in said
+    process.stderr.close()
+    home.wait_gone()
+    home.write([*QUICK, *QUICK])
+    assert home.run("resume", str(home.session)).status == 0
+
+
+LEAVES = '''
+import os, threading, time
+from pydantic import BaseModel
+from durable_tui import Extension, tool
+
+class Args(BaseModel):
+    how: str
+
+@tool
+async def leave(args: Args, call) -> str:
+    """End in a bad way."""
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    if args.how == "exit":
+        raise SystemExit(9)
+    if args.how == "raise":
+        raise RuntimeError("a defect of the extension")
+    if args.how == "block":
+        time.sleep(600)
+    return "normal"
+
+extension = Extension("leaves", tools=[leave])
+'''
+
+
+@pytest.mark.parametrize(("how", "statuses"), [("normal", {0}), ("raise", {0}), ("exit", {0, 1})])
+def test_l06_the_process_is_gone_whatever_an_extension_does(home: Home, how: str, statuses: set[int]) -> None:
+    home.plugin("leaves", LEAVES)
+    home.write([{"calls": [{"name": "leave", "args": {"how": how}}]}, *QUICK])
+    process = home.start(home.command(*home.in_session()))
+    home.wait_until(
+        lambda reader: reader.execute("SELECT count(*) FROM tasks WHERE kind = 'pi.tool'").fetchone()[0] > 0
+    )
+    ended = home.finish(process, timeout=20)
+    assert ended.status in statuses, ended
+    assert "Traceback" not in ended.stderr
+    home.write(QUICK)
+    assert home.run("resume", str(home.session)).status == 0
+
+
+def test_l06_sigterm_while_an_extension_blocks_the_loop(home: Home) -> None:
+    home.plugin("leaves", LEAVES)
+    home.write([{"calls": [{"name": "leave", "args": {"how": "block"}}]}, *QUICK])
+    process = home.busy("--json", phase="execute")
+    begun = time.monotonic()
+    ended = home.stop(process, signal.SIGTERM)
+    assert ended.status == 143 and lines(ended.stdout)[-1]["status"] == 143
+    assert time.monotonic() - begun < 6, "gone within 3 s, on a machine that may be busy"
+    (home.home / "extensions" / "leaves.py").unlink()
+    home.write([*QUICK, *QUICK])
+    assert home.run("resume", str(home.session)).status == 0
+
+
+def test_l07_unicode_line_ends_and_nul_do_not_break_lines(home: Home) -> None:
+    text = "a\u2028b\u2029c\u0085d\x00e\x0bf\x1cg 😀"
+    home.write([{"text": text}])
+    events = home.run("run", "--json", "go")
+    raw = events.stdout
+    assert len(raw.splitlines()) == raw.count("\n") == len(lines(raw))
+    entries = [line["entry"] for line in lines(raw) if line["type"] == "message_end"]
+    assert entries[-1]["model"][0]["content"][0]["text"] == text
+    for character in "\u2028\u2029\u0085\x00":
+        assert character not in raw
+    assert home.run("run", "go").stdout == text + "\n"
+
+
+def test_design_3_the_prompt_from_stdin_only_for_a_dash(home: Home) -> None:
+    words = home.command("run", "--json", "-")
+    ended = subprocess.run(
+        words, cwd=home.project, env=home.environment, input=b"from\xff stdin\n", capture_output=True, timeout=60
+    )
+    first = next(line for line in lines(ended.stdout.decode()) if line["type"] == "entry_appended")
+    assert first["entry"]["model"][0]["content"] == "from\ufffd stdin"
+    reading, writing = os.pipe()  # a stdin that never ends
+    process = subprocess.run(
+        home.command("run", "go"),
+        cwd=home.project,
+        env=home.environment,
+        stdin=reading,
+        capture_output=True,
+        timeout=60,
+    )
+    os.close(reading)
+    os.close(writing)
+    assert process.returncode == 0
+
+
+def test_design_3_a_slow_step_says_what_it_is_on_stderr(home: Home) -> None:
+    home.write([{"calls": [{"name": "bash", "args": {"command": "sleep 2.5"}}]}, *QUICK])
+    ended = home.run("run", "go")
+    assert (ended.status, ended.stdout) == (0, "It is done.\n")
+    assert ended.stderr == "… running bash sleep 2.5\n"
+
+
+def test_design_3_closed_standard_streams_are_no_place_for_the_session(home: Home) -> None:
+    command = " ".join(home.command(*home.in_session(prompt="go")))
+    ended = subprocess.run(
+        ["sh", "-c", f"{command} >&- 2>&- <&-; echo status $?"], cwd=home.project, env=home.environment,
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert ended.stdout == "status 0\n"
+    assert home.run("show", str(home.session)).status == 0
+
+
+def test_design_3_run_in_the_newest_session_and_by_a_part_of_its_id(home: Home) -> None:
+    assert home.run("run", "--continue", "--request-id", "a", "one").status == 0
+    assert home.run("run", "--continue", "two").status == 0
+    (info,) = json.loads(home.run("sessions", "--json").stdout)
+    assert (info["state"], info["title"], info["cwd"]) == ("clean", "one", str(home.project.resolve()))
+    ended = home.run("run", "--session", info["id"][-8:], "--request-id", "a", "other words")
+    assert ended.status == 0
+    shown = json.loads(home.run("show", "--json", info["id"][-8:]).stdout)
+    assert [item["status"] for item in shown["submissions"]] == ["done", "done"]
+    assert shown["session"]["id"] == info["id"] and shown["recovery"] == {"deaths": []}
+
+
+def test_design_3_demo_without_a_terminal(home: Home) -> None:
+    ended = home.run("demo", timeout=60)
+    assert ended.status == 0, ended
+    assert "kill -9 of worker" in ended.stdout and "→ interrupted" in ended.stdout
+    assert '-  "port": "8080",' in ended.stdout and '+  "port": 8080,' in ended.stdout
+    assert not list(Path(home.environment.get("TMPDIR", "/tmp")).glob("durable-tui-demo-*"))
+
+
+def test_design_3_doctor_says_what_to_do(home: Home) -> None:
+    ended = home.run("doctor")
+    assert ended.status == 0, ended
+    assert "no key for openai" in ended.stdout and "default model play/one" in ended.stdout

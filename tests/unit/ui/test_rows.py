@@ -1,0 +1,159 @@
+"""Panels, header and recovery in words (contract 15, look; UI-S07, UI-Q01, UI-Q11, UI-R10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from durable_tui.ui.adapter import words
+from durable_tui.ui.adapter.header import context_of, cost_of, state_of
+from durable_tui.ui.adapter.recovery import VERDICTS, explanation, recovery
+from durable_tui.ui.adapter.rows import Rows, inbox_rows, live_rows, recovery_rows, task_rows
+from durable_tui.ui.glyphs import ASCII, TABLE, UNICODE
+from durable_tui.ui.text.runs import width
+from tests.tools.ui_fakes import NOW, death, empty_view, found, recovered_scene
+
+
+def texts(rows: Rows) -> list[str]:
+    return ["".join(text for text, _ in [*row.left, *row.right]) for row in rows.rows]
+
+
+def test_every_glyph_is_one_cell_and_has_an_ascii_stand_in() -> None:
+    for name, (glyph, plain) in TABLE.items():
+        assert width(glyph) == 1, name
+        assert len(plain) == 1 and plain.isascii(), name
+
+
+def test_every_verdict_of_the_contract_has_words() -> None:
+    wanted = "restarted rerun verified reattached interrupted resent resumed woken blocked gaveUp aborted"
+    assert set(VERDICTS) == set(wanted.split())
+    assert VERDICTS["interrupted"].sentence == "may have partly run; the model was told"
+
+
+def test_recovery_rows_before_and_after_the_verdict() -> None:
+    value = {"deaths": [death(found(8, "pi.tool", "execute", "edit a.json"), found(3, "pi.generation", "tools", "asking m", "woken", seq=101))]}
+    card = recovery(value, epoch=2)
+    assert card.undecided == 1
+    assert [row.verdict.word for row in card.rows] == ["found", "woken"]
+    lines = texts(recovery_rows(card, UNICODE, 110))
+    assert "T8" in lines[0] and "not decided yet" in lines[0]
+    assert "G3" in lines[1] and "its tools have finished" in lines[1] and "#101" in lines[1]
+    assert "died" in card.footing and "#96" in card.footing
+
+
+def test_only_the_deaths_of_this_opening_are_shown_and_all_on_demand() -> None:
+    old = death(found(2, "pi.tool", "call", "x", "restarted"), epoch=1, found_by=2)
+    new = death(found(8, "pi.tool", "call", "y", "restarted"), epoch=4, found_by=5)
+    value = {"deaths": [old, new]}
+    assert [row.name for row in recovery(value, epoch=5).rows] == ["T8"]
+    assert recovery(value, epoch=6).rows == ()
+    assert len(recovery(value).rows) == 2
+
+
+def test_the_explanation_names_commits_times_and_the_rule() -> None:
+    value = {"deaths": [death(found(8, "pi.tool", "execute", "edit a.json", "interrupted", entry=12))]}
+    [row] = recovery(value).rows
+    lines = dict(explanation(row))
+    assert "4711" in lines["died"] and "#96" in lines["last commit"] and "#97" in lines["decided"]
+    assert "37 s without a process" in lines["found"]
+    assert lines["rule"] == "contract 10"
+    assert "not safe to repeat" in lines["why"]
+
+
+def test_narrow_cards_leave_the_sentence_and_keep_the_verdict() -> None:
+    card = recovery({"deaths": [death(found(8, "pi.tool", "execute", "edit " + "x" * 80, "interrupted"))]})
+    for cells in (30, 50, 70, 110):
+        [line] = texts(recovery_rows(card, UNICODE, cells))
+        assert "interrupted" in line
+
+
+def test_live_rows_of_a_run() -> None:
+    opened = recovered_scene()
+    tasks = {task["id"]: task for task in opened.harness.tasks}
+    lines = texts(live_rows(opened.root.view, tasks, NOW))
+    assert lines[0].startswith("G5 ") and "4.2 s" in lines[0]
+    assert "T19 bash  running" in lines[1]
+    assert any("62%" in line for line in lines)
+
+
+def test_a02_retry_counts_down_with_its_error() -> None:
+    view = empty_view(run={"taskId": 5, "inputs": []}, generation={"attempt": 2, "retry": {"at": NOW + 4000, "error": "503 busy"}})
+    lines = texts(live_rows(view, {}, NOW))
+    assert "in 4.0 s" in lines[0] and "503 busy" in lines[1]
+    assert state_of(view, {}) == "retrying"
+
+
+def test_times_count_from_this_process() -> None:
+    view = empty_view(run={"taskId": 5, "inputs": []}, generation={"attempt": 1})
+    tasks = {5: {"id": 5, "startedAt": NOW - 3_600_000, "status": "running"}}
+    assert texts(live_rows(view, tasks, NOW, since=NOW - 2_000))[0].endswith("2.0 s")
+
+
+def test_ui_q01_q11_waiting_and_parked_items_are_marked() -> None:
+    lines = texts(inbox_rows(recovered_scene().root.view))
+    assert lines[0].startswith("steer ") and lines[1].startswith("follow-up ") and lines[2].startswith("parked ")
+    view = empty_view(inbox={"items": [{"id": 1, "mode": "followUp", "content": [{"type": "text", "text": "x"}], "parked": True}]})
+    assert state_of(view, {}) == "parked"
+
+
+def test_tasks_are_a_tree() -> None:
+    lines = texts(task_rows(recovered_scene().harness.tasks, 1))
+    assert lines[0].startswith("● G5 generation waiting on T19")
+    assert lines[1].startswith("├ ✓ T15") and lines[2].startswith("└ ● T19")
+    assert "background" in lines[3]
+
+
+def test_ui_s07_many_tasks_show_the_first_and_a_count() -> None:
+    tasks = [{"id": n, "kind": "pi.tool", "status": "running", "conversationId": 1} for n in range(500)]
+    rows = task_rows(tasks, 1, limit=100)
+    assert len(rows.rows) == 101 and "400 more" in texts(rows)[-1]
+    assert rows.count == 500
+
+
+def test_blocked_and_restarted_tasks_say_why() -> None:
+    task: dict[str, Any] = {"id": 7, "kind": "pi.tool", "status": "pending", "blocked": "restart_limit", "restarts": 5, "conversationId": 1}
+    [line] = texts(task_rows([task], 1))
+    assert "died too often" in line and "5 restarts" in line
+
+
+def test_ui_r10_context_and_cost_come_from_the_view() -> None:
+    view = recovered_scene().root.view
+    assert context_of(view) == "23 % of 128k"
+    assert cost_of(view) == "$0.012"
+    assert context_of(empty_view()) == ""
+    assert cost_of(empty_view()) == ""
+    assert cost_of(empty_view(usage={"models": {"a/b": {"totalTokens": 5}}, "tools": {}})) == "cost n/a"
+
+
+def test_state_names_the_worst_first() -> None:
+    view = empty_view(run={"taskId": 5, "inputs": []})
+    assert state_of(view, {}, problem=True) == "problem"
+    assert state_of(view, {5: {"abortRequested": True}}) == "stopping"
+    assert state_of(view, {}, stopping=True) == "stopping"
+    assert state_of(view, {}) == "busy"
+    assert state_of(empty_view(), {}) == "idle"
+    assert state_of(view, {}, paused=True) == "paused"
+
+
+def test_ascii_glyphs_only() -> None:
+    opened = recovered_scene()
+    tasks = {task["id"]: task for task in opened.harness.tasks}
+    out = texts(live_rows(opened.root.view, tasks, NOW, ASCII)) + texts(task_rows(opened.harness.tasks, 1, ASCII))
+    assert all(line.isascii() for line in out)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"), [(100, "0.1 s"), (9_900, "9.9 s"), (42_000, "42 s"), (200_000, "3 min 20 s"), (7_500_000, "2 h 5 min"), (-5, "0.0 s")]
+)
+def test_elapsed(milliseconds: int, shown: str) -> None:
+    assert words.elapsed(milliseconds) == shown
+
+
+def test_money_tokens_sizes_and_names() -> None:
+    assert [words.money(v) for v in (0, 0.0001, 0.012, 1.5)] == ["$0", "<$0.001", "$0.012", "$1.50"]
+    assert [words.tokens(v) for v in (980, 128_000, 1_200_000)] == ["980", "128k", "1.2M"]
+    assert words.size(1234) == "1.2 kB"
+    assert words.task_name(5, "pi.generation") == "G5"
+    assert words.home_path("/home/me/x", "/home/me") == "~/x"
+    assert words.home_path("/home/mex", "/home/me") == "/home/mex"
