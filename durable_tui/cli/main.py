@@ -208,7 +208,10 @@ def _headless(command: str, options: Any, json_lines: bool) -> Exit:
 
     from durable_tui.cli.output import Output
     from durable_tui.cli.supervise import Supervisor, quiet_interpreter_exit
+    from durable_tui.host.logs import start_logging
+    from durable_tui.host.paths import Paths
 
+    start_logging(Paths.from_env())
     with Output(json_lines=json_lines) as output:
         one_value = command in ("sessions", "show")
         supervisor = Supervisor(output, getattr(options, "timeout", None), one_value=one_value)

@@ -105,7 +105,8 @@ class Supervisor:
             known = exit_for(error)
             if known is None:
                 log.exception("a defect of the program")
-                known = Exit(Status.UNANSWERED, "defect", f"internal error: {type(error).__name__}: {error}")
+                text = f"internal error, {type(error).__name__}: {error}; the log has the details"
+                known = Exit(Status.UNANSWERED, "defect", text)
             return known
 
     def stop(self, ended: Exit) -> None:

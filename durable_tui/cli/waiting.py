@@ -67,7 +67,7 @@ def problem_exit(opened: Opened) -> Exit:
     if harness.state == "fenced":
         return Exit(Status.OWNED, "fenced", text)
     if harness.paused_for_space:
-        return Exit(Status.STORAGE, "full", f"not saved: {text} ({opened.path}, {free_space(opened.path)} free)")
+        return Exit(Status.STORAGE, "full", text)
     return Exit(Status.STORAGE, "poisoned", f"{text} ({opened.path}); run the command again to reopen it")
 
 

@@ -143,7 +143,7 @@ def _locked(label: str, holder: dict[str, Any]) -> str:
     since = ""
     if isinstance(holder.get("startedAt"), int):
         since = time.strftime(" since %Y-%m-%d %H:%M:%S", time.localtime(holder["startedAt"] / 1000))
-    return f"{label} is open in process {holder['pid']} on {holder.get('host', 'another host')}{since}"
+    return f"{label} is open in pid {holder['pid']} on {holder.get('host', 'another host')}{since}"
 
 
 def _unusable(path: str, label: str, error: OSError) -> str:

@@ -288,23 +288,24 @@ class Commands:
 
     def do_history_back(self) -> None:
         if not self.main.composer.walk(-1):
-            raise SkipAction
+            self.main.composer.action_cursor_up()
 
     def do_history_forward(self) -> None:
         if not self.main.composer.walk(1):
-            raise SkipAction
+            self.main.composer.action_cursor_down()
 
     def do_complete(self) -> None:
         if not self.main.composer.take():
-            raise SkipAction
+            self.main.focus_next()
 
     def do_undo(self) -> None:
         self.main.composer.undo()
 
     def do_quit_empty(self) -> None:
         if self.main.composer.text:
-            raise SkipAction
-        self.app.leave(0)
+            self.main.composer.action_delete_right()
+        else:
+            self.app.leave(0)
 
     def do_page_up(self) -> None:
         self.main.transcript.scroll_page(-1)
