@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable_tui.cli.output import note, one_line
 from durable_tui.harness.events import Event, Events, TaskEvents, with_records
+from durable_tui.harness.inbox import InboxItemGone
 
 if TYPE_CHECKING:
     from durable_tui.harness.conversation import Conversation
@@ -124,6 +125,19 @@ class Follower:
     async def _record(self, submission_id: int) -> Any:
         submission = await self._harness.submission(submission_id)
         return submission.record
+
+    async def release_stranded(self, submission_id: int) -> None:
+        """Start the queue whenever it stands still with this item in it: the run before it failed (contract 8.4).
+
+        A person who waits for just this item wants it to be taken. Goes on until cancelled.
+        """
+        while not self.task.done():
+            moved, view = self._moved, self._view
+            queued = view is not None and submission_id in {item["id"] for item in view["inbox"]["items"]}
+            if queued and "run" not in view:
+                with contextlib.suppress(InboxItemGone):
+                    await self._root.release(submission_id)
+            await moved.wait()
 
     async def settled(self, submission_id: int) -> None:
         """Until the last frame taken no longer holds the submission, so that its events are out."""

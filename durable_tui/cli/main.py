@@ -118,11 +118,19 @@ def split(argv: Sequence[str]) -> tuple[str | None, list[str]]:
 def parse(argv: Sequence[str]) -> tuple[str | None, Any]:
     """The command (None: the screen) and its options. Raises UsageError, or SystemExit(0) after printing --help."""
     command, words = split(argv)
-    parser = _parser(command)
+    place = {None: "prompt", "run": "prompt", "resume": "sessions"}.get(command)
+    rest: list[str] = []
+    if place is not None and "--" in words:
+        # argparse would look for options among these, too.
+        rest = words[words.index("--") + 1 :]
+        words = words[: words.index("--")]
     try:
-        return command, parser.parse_intermixed_args(words)
+        options = _parser(command).parse_intermixed_args(words)
     except argparse.ArgumentTypeError as error:
         raise UsageError(str(error)) from None
+    if place is not None:
+        setattr(options, place, [*getattr(options, place), *rest])
+    return command, options
 
 
 def prompt_of(words: Sequence[str]) -> str | None:

@@ -14,6 +14,7 @@ from durable_tui.cli.waiting import wait_for
 from durable_tui.forensics.report import death_line, verdict_line
 from durable_tui.harness.events import Event, deaths_of
 from durable_tui.host.paths import short_path
+from durable_tui.host.reading import conversation_scope, document_value
 
 if TYPE_CHECKING:
     from durable_tui.host.opening import Host, Opened
@@ -109,8 +110,8 @@ async def _finish(opened: Opened, options: Any, output: Output) -> Exit:
     async with Follower(harness, opened.root, sink=tagged if output.json_lines else None) as follower:
         await harness.resume()
         outcome = await wait_for(opened, follower, harness.wait_for_idle())
-        for number in before:
-            if outcome.exit is None:
+        for number in before if outcome.exit is None else ():
+            if (await harness.submission(number)).record["status"] not in ("queued", "placed"):
                 await follower.settled(number)
     if not output.json_lines:
         for line in verdicts(await harness.recovery(), undecided):
@@ -138,8 +139,11 @@ def verdicts(recovery: Any, rows: set[tuple[int, int]]) -> Iterable[str]:
 
 async def unsettled(opened: Opened) -> list[int]:
     """The inputs of the root conversation that a run has taken or will take by itself."""
+    scope = conversation_scope(opened.root.id)
+    inbox = await document_value(opened.storage, "pi.inbox", scope) or {"items": []}
+    queued = [item["id"] for item in inbox["items"] if item["mode"] != "write" and not item.get("parked")]
     placed = await opened.storage.submissions(opened.root.id, status="placed")
-    return [record["id"] for record in placed if record["type"] == "input"]
+    return [record["id"] for record in placed if record["type"] == "input"] + queued
 
 
 async def settlement(opened: Opened, submissions: list[int]) -> Exit:

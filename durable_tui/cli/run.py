@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from durable_tui.cli.main import prompt_of
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status, UsageError
 from durable_tui.cli.waiting import Outcome, wait_for
+from durable_tui.host.reading import conversation_scope, document_value
 from durable_tui.models.messages import message_text
 
 if TYPE_CHECKING:
@@ -82,11 +84,19 @@ async def _work(opened: Opened, options: Any, prompt: str | None, output: Output
     sink = output.event if output.json_lines else None
     async with Follower(opened.harness, opened.root, sink=sink) as follower:
         if prompt is not None:
-            submission = await opened.root.submit(prompt, request_id=options.request_id)
+            try:
+                submission = await opened.root.submit(prompt, request_id=options.request_id)
+            except ValueError as error:  # the request id belongs to a write
+                raise UsageError(str(error)) from None
         else:
             submission = await existing(opened, options.request_id)
             await opened.harness.resume()
-        outcome = await wait_for(opened, follower, submission.wait())
+        releasing = asyncio.create_task(follower.release_stranded(submission.id))
+        try:
+            outcome = await wait_for(opened, follower, submission.wait())
+        finally:
+            releasing.cancel()
+            await asyncio.gather(releasing, return_exceptions=True)
         if outcome.exit is not None:
             return with_submission(outcome.exit, submission.id)
         await follower.settled(submission.id)
@@ -101,16 +111,21 @@ async def existing(opened: Opened, request_id: str | None) -> Any:
         if record is None:
             raise UsageError(f"the session knows no request {request_id!r}; give its prompt to submit it")
         return await opened.harness.submission(record["id"])
-    newest = None
-    for status in ("queued", "placed", None):
+    inbox = await document_value(storage, "pi.inbox", conversation_scope(opened.root.id)) or {"items": []}
+    parked = {item["id"] for item in inbox["items"] if item.get("parked")}
+    waiting = [item["id"] for item in inbox["items"] if item["mode"] != "write" and item["id"] not in parked]
+    placed = await storage.submissions(opened.root.id, status="placed")
+    candidates = waiting + [record["id"] for record in placed if record["type"] == "input"]
+    if not candidates:
         after = 0
-        while page := await storage.submissions(opened.root.id, status=status, after=after):
-            inputs = [record for record in page if record["type"] == "input"]
-            newest = inputs[-1] if inputs else newest
+        while page := await storage.submissions(opened.root.id, after=after):
+            candidates += [record["id"] for record in page if record["type"] == "input" and record["id"] not in parked]
             after = page[-1]["id"]
-        if newest is not None:
-            return await opened.harness.submission(newest["id"])
-    raise UsageError("the session has no input to wait for; give a prompt")
+    if parked:
+        note(f"durable-tui: {len(parked)} parked input(s) stay in the queue; the screen can release them")
+    if not candidates:
+        raise UsageError("the session has no input to wait for; give a prompt")
+    return await opened.harness.submission(max(candidates))
 
 
 async def _answer(opened: Opened, submission_id: int, outcome: Outcome, output: Output) -> Exit:

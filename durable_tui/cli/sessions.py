@@ -49,5 +49,5 @@ def line(info: SessionInfo, *, with_directory: bool) -> str:
     if info.message is not None:
         text += f"          {clean(info.message)}\n"
         if info.state == "damaged":
-            text += f"          what is readable: durable-tui show {info.short_id} --export jsonl\n"
+            text += "          it is left as it is; `sqlite3 FILE .recover` on a copy may bring entries back\n"
     return text

@@ -74,6 +74,7 @@ def exit_for(error: BaseException) -> Exit | None:
     """The exit for an error with a meaning for the user; None for a defect of ours."""
     from durable_tui.host.errors import ConfigError, HostError, ModelMissing
     from durable_tui.models.provider import ModelError
+    from durable_tui.session.errors import DocumentRefused, SessionClosed, SessionPoisoned
     from durable_tui.storage.errors import (
         Fenced,
         SessionLocked,
@@ -99,6 +100,9 @@ def exit_for(error: BaseException) -> Exit | None:
         (StorageUncertain, Status.STORAGE, "poisoned"),
         (StorageRejected, Status.STORAGE, "rejected"),
         (StorageError, Status.STORAGE, "storage"),
+        (SessionPoisoned, Status.STORAGE, "poisoned"),
+        (DocumentRefused, Status.STORAGE, "newer"),
+        (SessionClosed, Status.STORAGE, "closed"),
     ]
     for kind, status, reason in table:
         if isinstance(error, kind):

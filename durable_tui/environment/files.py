@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import stat
 import sys
 import threading
@@ -14,6 +16,7 @@ from typing import Literal
 from durable_tui.environment.base import EnvironmentFailed, FileInfo
 
 _CHUNK = 1 << 20
+_TEMPORARY = re.compile(r"\.durable-tui-[0-9a-f]{32}\.tmp")
 
 _REASONS = {
     errno.ENOENT: "no such file or directory",
@@ -135,6 +138,9 @@ def write_atomic(path: str, content: bytes, cancelled: threading.Event) -> None:
     Symbolic links are followed (a dangling one gets its target made), mode, owner and extended attributes are kept, a
     new file's mode follows the umask, missing parents are made, file and directory are flushed. Another hard link of
     the file keeps the old content: a replacement in one step cannot reach it. A read-only file is refused.
+
+    A kill between the last two steps, naming the new file and renaming it, can leave the temporary name; the next write
+    in that directory removes it.
     """
     target = path
     replaced = False
@@ -145,6 +151,7 @@ def write_atomic(path: str, content: bytes, cancelled: threading.Event) -> None:
         _make_folders(folder)
         folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            _sweep(folder_fd)
             _replace(folder_fd, os.path.basename(target), content, before, target, cancelled)
             replaced = True
             _flush(folder_fd)
@@ -206,37 +213,73 @@ def _replace(
     temporary = f".durable-tui-{uuid.uuid4().hex}.tmp"
     descriptor, named = _open_temporary(folder_fd, temporary, 0o666 if before is None else 0o600)
     try:
-        try:
-            _fill(descriptor, content, cancelled)
-            if before is not None:
-                _keep_attributes(descriptor, target, before)
-            os.fsync(descriptor)
-            if cancelled.is_set():
-                raise _Cancelled
-            if not named:
-                # the flag behind dst_dir_fd makes link() follow the descriptor's magic link
-                os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder_fd)
-                named = True
-        finally:
-            os.close(descriptor)
+        _fill(descriptor, content, cancelled)
+        if before is not None:
+            _keep_attributes(descriptor, target, before)
+        os.fsync(descriptor)
+        if cancelled.is_set():
+            raise _Cancelled
+        if not named:
+            # the flag behind dst_dir_fd makes link() follow the descriptor's magic link
+            os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder_fd)
+            named = True
         os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
     except BaseException:
         if named:
             _remove(temporary, folder_fd)
         raise
+    finally:
+        os.close(descriptor)  # not before the rename: its lock says that the temporary name has an owner
 
 
 def _open_temporary(folder_fd: int, name: str, mode: int) -> tuple[int, bool]:
-    """A new file to fill, nameless where the system can (a kill then leaves nothing). Says whether it has a name."""
+    """A new, locked file to fill, nameless where the system can: a kill while it fills then leaves nothing behind.
+
+    Says whether it has the name. The lock goes with the descriptor or the process; see _sweep.
+    """
     nameless = getattr(os, "O_TMPFILE", 0)
     if nameless and os.path.exists("/proc/self/fd"):
         try:
-            return os.open(".", os.O_WRONLY | nameless | os.O_CLOEXEC, mode, dir_fd=folder_fd), False
+            descriptor = os.open(".", os.O_WRONLY | nameless | os.O_CLOEXEC, mode, dir_fd=folder_fd)
+            _lock(descriptor)
+            return descriptor, False
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT):
                 raise
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(name, flags, mode, dir_fd=folder_fd), True
+    while True:
+        descriptor = os.open(name, flags, mode, dir_fd=folder_fd)
+        _lock(descriptor)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, True
+        os.close(descriptor)  # swept away before it was locked
+
+
+def _lock(descriptor: int, *, wait: bool = True) -> bool:
+    """Lock a temporary file. False when another has it, or (both sides see the same) where there are no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(folder_fd: int) -> None:
+    """Remove temporary names whose writer is dead: nobody holds their lock any more."""
+    try:
+        found = [name for name in os.listdir(folder_fd) if _TEMPORARY.fullmatch(name)]
+    except OSError:
+        return  # a directory that cannot be listed can still be written to
+    for name in found:
+        try:
+            descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder_fd)
+        except OSError:
+            continue  # gone, or another user's
+        try:
+            if _lock(descriptor, wait=False):
+                _remove(name, folder_fd)
+        finally:
+            os.close(descriptor)
 
 
 def _fill(descriptor: int, content: bytes, cancelled: threading.Event) -> None:
@@ -281,7 +324,7 @@ def _remove(name: str, folder_fd: int) -> None:
     try:
         os.unlink(name, dir_fd=folder_fd)
     except FileNotFoundError:
-        return
+        return  # renamed or swept meanwhile
 
 
 def _flush(folder_fd: int) -> None:

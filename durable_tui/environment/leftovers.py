@@ -57,8 +57,7 @@ def end_leftovers(leftovers: Iterable[Leftover], grace: float = 1.0) -> list[Lef
     rest = list(leftovers)
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 1.0)):
         rest = [item for item in rest if _same(item)]
-        for item in rest:
-            _send(item["pid"], number)
+        _send_all([item["pid"] for item in rest], number)
         end = time.monotonic() + patience
         while rest and time.monotonic() < end:
             time.sleep(0.02)
@@ -74,18 +73,20 @@ def kill_marked(name: str, value: str) -> int:
         marked = [pid for pid, variables in _processes() if variables.get(name) == value and _identity(pid)]
         if not marked:
             break
-        for pid in marked:
-            _send(pid, signal.SIGKILL)
+        _send_all(marked, signal.SIGKILL)
         killed.update(marked)
         time.sleep(0.01)
     return len(killed)
 
 
-def _send(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
+def _send_all(pids: list[int], number: int) -> None:
+    """A signal to all at one moment: a shell that saw its child die first would go on with the next command."""
+    for step in (signal.SIGSTOP, number, signal.SIGCONT):
+        for pid in pids:
+            try:
+                os.kill(pid, step)
+            except (ProcessLookupError, PermissionError):
+                continue
 
 
 def _same(item: Leftover) -> bool:

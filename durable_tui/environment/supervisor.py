@@ -24,6 +24,7 @@ CANCEL_GRACE = 2.0  # seconds between TERM and KILL when the owner asks
 END_GRACE = 1.0  # the same at a deadline or when the owner died
 DRAIN = 0.25  # how long background processes may go on after the shell's normal end
 LEFTOVER_GRACE = 0.2  # between TERM and KILL for those that are still there then
+FREEZE_FOR = 0.5  # processes that fork faster than we stop them for so long are signalled all the same
 KILL_FOR = 3.0  # give up on processes that survive KILL for so long (another user's, or stuck in the kernel)
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -265,16 +266,30 @@ class Supervisor:
         left = self._until_gone(DRAIN)
         if not left:
             return 0
-        self._signal(left, signal.SIGTERM)
+        self._terminate()
         self._until_gone(LEFTOVER_GRACE)
         return len(left)
 
     def _end_command(self, grace: float) -> None:
         if grace > 0:
-            # a stopped process takes TERM only when it goes on
-            self._signal(self._living(), signal.SIGTERM)
-            self._signal(self._living(), signal.SIGCONT)
+            self._terminate()
             self._until_gone(grace)
+
+    def _terminate(self) -> None:
+        """TERM to all at one moment: a shell that saw its child die first would go on with the next command."""
+        left = self._freeze(time.monotonic() + FREEZE_FOR)
+        self._signal(left, signal.SIGTERM)
+        self._signal(left, signal.SIGCONT)
+
+    def _freeze(self, end: float) -> set[int]:
+        """STOP everything, until a look finds nothing new: from then on none runs, forks or sees another end."""
+        stopped: set[int] = set()
+        left = self._living()
+        while left - stopped and time.monotonic() < end:
+            self._signal(left - stopped, signal.SIGSTOP)
+            stopped |= left
+            left = self._living()
+        return left
 
     def _until_gone(self, seconds: float) -> set[int]:
         """Wait until no process of the command lives, at most so long; `k` from the owner cuts it short."""
@@ -290,15 +305,10 @@ class Supervisor:
             pause = min(pause * 2, 0.1)
 
     def _kill_all(self) -> list[int]:
-        """KILL, look again, until nothing is left. They are stopped first, so that none can fork ahead of us."""
+        """KILL, look again, until nothing is left."""
         end = time.monotonic() + KILL_FOR
         while True:
-            left = self._living()
-            stopped: set[int] = set()
-            while left - stopped and time.monotonic() < end:
-                self._signal(left - stopped, signal.SIGSTOP)
-                stopped |= left
-                left = self._living()
+            left = self._freeze(end)
             if not left:
                 return []
             self._signal(left, signal.SIGKILL)

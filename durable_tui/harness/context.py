@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -47,25 +48,30 @@ def missing_result(call: dict[str, Any], message: dict[str, Any]) -> dict[str, A
     }
 
 
-def unique_call_ids(message: dict[str, Any], earlier: list[dict[str, Any]]) -> dict[str, Any]:
-    """The answer with call ids that are not empty and unlike any other of the request, whatever its provider gave."""
-    if not any(block.get("type") == "toolCall" for block in message["content"]):
-        return message
-    taken = {
+def call_ids(messages: Iterable[dict[str, Any]]) -> set[str]:
+    """The ids of all tool calls in some messages."""
+    return {
         block["id"]
-        for other in earlier
-        if other["role"] == "assistant"
-        for block in other["content"]
+        for message in messages
+        if message["role"] == "assistant"
+        for block in message["content"]
         if block.get("type") == "toolCall"
     }
+
+
+def unique_call_ids(message: dict[str, Any], earlier: Set[str]) -> dict[str, Any]:
+    """The answer with call ids that are not empty and unlike those of `earlier` calls, whatever its provider gave."""
+    if not any(block.get("type") == "toolCall" for block in message["content"]):
+        return message
+    own: set[str] = set()
     content: list[dict[str, Any]] = []
     for block in message["content"]:
         if block.get("type") == "toolCall":
-            given = block["id"].strip() or f"call_{len(taken)}"
+            given = block["id"].strip() or f"call_{len(earlier) + len(own)}"
             candidate, number = given, 2
-            while candidate in taken:
+            while candidate in earlier or candidate in own:
                 candidate, number = f"{given}_{number}", number + 1
-            taken.add(candidate)
+            own.add(candidate)
             if candidate != block["id"]:
                 block = {**block, "id": candidate}
         content.append(block)
@@ -80,6 +86,7 @@ class ContextCache:
         self.newest = 0  # the newest entry that the messages, the prompt or the tools come from
         self.sections: dict[str, str] = {}
         self.tools: dict[str, dict[str, Any]] = {}
+        self.call_ids: set[str] = set()  # of every call the messages hold
         self.has_prompt = False
         self.valid = True
         self._head = 0
@@ -144,6 +151,7 @@ class ContextCache:
         unit = _Unit(message, calls)
         for call in calls:
             self._by_call[call["id"]] = unit
+            self.call_ids.add(call["id"])
         self._tail.append(unit)
         usage = message.get("usage", {})
         total = usage.get("input", 0) + usage.get("cacheRead", 0) + usage.get("cacheWrite", 0) + usage.get("output", 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable_tui.delta import freeze
 from durable_tui.harness.cleanup import close_partial
-from durable_tui.harness.context import ContextCache, load_context, unique_call_ids
+from durable_tui.harness.context import ContextCache, call_ids, load_context, unique_call_ids
 from durable_tui.harness.documents import AGENT, LIVE, PROVIDER
 from durable_tui.harness.inbox import Scene, apply_boundary, load_scene, new_generation, settle_inputs, start_run
 from durable_tui.harness.partial import Partial, Throttle, ended_partial
@@ -95,7 +95,10 @@ async def request(context: TaskContext) -> None:
         await _end_run(context, "model_error", str(error))
         return
     extensions, _ = await kernel.selection(conversation_id)
-    prepared = await kernel.run_hooks(extensions, "beforeRequest", await _request(kernel, context, cache, model))
+    derived = await _request(kernel, context, cache, model)
+    length = len(derived.messages)
+    prepared = await kernel.run_hooks(extensions, "beforeRequest", derived)
+    untouched = prepared.messages is derived.messages and len(prepared.messages) == length
     kernel.tidy_soon()  # the model takes its time, and no commit waits behind it
     partial = Partial(model, kernel.session.now())
     throttle = Throttle(kernel.settings.partial_interval, lambda: _commit_partial(context, partial))
@@ -104,7 +107,9 @@ async def request(context: TaskContext) -> None:
     try:
         async for event in kernel.models.stream(prepared):
             if isinstance(event, Finished):
-                message = unique_call_ids(dict(event.message), prepared.messages)
+                # Looking through all messages every round would make long runs slow.
+                earlier = cache.call_ids if untouched else call_ids(prepared.messages)
+                message = unique_call_ids(dict(event.message), earlier)
                 break
             partial.apply(event)
             throttle.touch()

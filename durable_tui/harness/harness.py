@@ -13,7 +13,7 @@ from durable_tui.harness.documents import RECOVERY, SESSION, USAGE
 from durable_tui.harness.extension import Registry
 from durable_tui.harness.generation import GENERATION
 from durable_tui.harness.graph import ordinary_tasks
-from durable_tui.harness.kernel import Kernel, ModelSource
+from durable_tui.harness.kernel import Kernel, ModelSource, drop_waiter
 from durable_tui.harness.recovery import opens_keep_dying, recover
 from durable_tui.harness.scheduler import Scheduler
 from durable_tui.harness.settings import Settings
@@ -27,7 +27,7 @@ from durable_tui.models.messages import Usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
 from durable_tui.session.uninterrupted import uninterrupted
-from durable_tui.storage.errors import Fenced
+from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import OwnerRef, TaskRecord
 
@@ -114,14 +114,21 @@ class Harness:
         kernel = self._kernel
         future: asyncio.Future[TaskRecord] = asyncio.get_running_loop().create_future()
         kernel.ended.setdefault(task_id, []).append(future)
-        record = await kernel.task(task_id)
-        if record is None or record["state"]["status"] == "terminal":
-            kernel.ended[task_id].remove(future)
+        try:
+            try:
+                record = await kernel.task(task_id)
+            except StorageError:
+                kernel.session.check_open()  # a closed store cannot be read, and this says so
+                raise
             if record is None:
                 raise LookupError(f"there is no task {task_id} in this session")
-            return record
-        kernel.scheduler.start()
-        return await future
+            if record["state"]["status"] == "terminal":
+                return record
+            kernel.session.check_open()
+            kernel.scheduler.start()
+            return await future
+        finally:
+            drop_waiter(kernel.ended, task_id, future)
 
     async def abort_task(self, task_id: int) -> None:
         """Mark a task for abort and join its run invocation (contract 6.8). Raises LookupError when it is not live."""
@@ -173,7 +180,7 @@ class Harness:
         rows = [task_row(kernel, tasks[task_id]) for task_id in sorted(tasks)]
         for row in rows:
             reason = kernel.scheduler.why_blocked(tasks[row["id"]])
-            if reason is not None:
+            if reason is not None and not kernel.scheduler.is_at_work(row["id"]):
                 row["blocked"] = reason
         return rows
 
@@ -272,14 +279,17 @@ class Harness:
 
     async def _close(self) -> None:
         kernel = self._kernel
+        kernel.session.seal()
+        for watch in list(kernel.watches):
+            watch.finish()
         try:
             await kernel.scheduler.close()
             await kernel.stop_tidying()
         finally:
-            kernel.reject_waiters(SessionClosed("the session was closed"))
-            for watch in list(kernel.watches):
-                watch.finish()
-            await kernel.session.close()
+            try:
+                await kernel.session.close()
+            finally:
+                kernel.reject_waiters(SessionClosed("the session was closed"))
 
     async def __aenter__(self) -> Harness:
         return self

@@ -45,6 +45,15 @@ def _resolve(futures: Iterable[asyncio.Future[Any]], value: Any) -> None:
             future.set_result(value)
 
 
+def drop_waiter(table: dict[int, list[asyncio.Future[Any]]], key: int, future: asyncio.Future[Any]) -> None:
+    """Take a future out of a table of waiters."""
+    waiting = table.get(key)
+    if waiting is not None and future in waiting:
+        waiting.remove(future)
+        if not waiting:
+            del table[key]
+
+
 class Kernel:
     """The shared middle of one harness. Internal: front ends use Harness and Conversation."""
 
@@ -156,6 +165,10 @@ class Kernel:
     def recently_ended(self) -> list[TaskRecord]:
         """The tasks that ended lately in this process, oldest first."""
         return list(self._ended.values())
+
+    def ended_task(self, task_id: int) -> TaskRecord | None:
+        """A task that ended lately in this process, as it ended."""
+        return self._ended.get(task_id)
 
     async def find_call(self, record: TaskRecord) -> dict[str, Any] | None:
         """The toolCall block that a `pi.tool` task answers; None when its entry or block is gone."""

@@ -26,7 +26,6 @@ async def patiently(context: TaskContext, body: Callable[[Transaction], Awaitabl
         except StorageRejected as error:
             tries += 1
             if error.full:
-                context.kernel.scheduler.note_full(error)
                 await context.kernel.scheduler.wait_for_space()
             elif tries >= REJECTED_TRIES:
                 raise

@@ -74,7 +74,10 @@ def doing_now(kernel: Kernel, record: TaskRecord) -> str:
         return f"{words} {name}, attempt {attempt}"
     definition = kernel.definition(record["kind"])
     if definition is not None and definition.doing is not None:
-        return definition.doing(record)
+        try:
+            return str(definition.doing(record))
+        except Exception as error:  # noqa: BLE001 - a phrase must not fail an opening
+            return f"{record['kind']} ({error})"
     return record["kind"]
 
 

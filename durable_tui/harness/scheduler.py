@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from durable_tui.delta import freeze
 from durable_tui.harness.cleanup import clean_up, withdraw_queued
 from durable_tui.harness.graph import below, children_of, conversations_below
 from durable_tui.harness.recovery import note_verdict
@@ -67,6 +68,8 @@ class Scheduler:
         self._wakeup = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._space = asyncio.Event()
+        self._space_timer: asyncio.TimerHandle | None = None
+        kernel.session.on_rejected = self._rejected
         kernel.session.observe(self._observe)
         kernel.registry.on_change(self.wake)
 
@@ -141,19 +144,30 @@ class Scheduler:
         self.closing = True
         self.wake()
         self._space.set()
-        for invocation in list(self._invocations.values()):
-            invocation.end()
-        running = [invocation.task for invocation in self._invocations.values()]
+        self.end_all()
         if self._pump is not None:
-            running.append(self._pump)
-        if running:
+            await asyncio.wait([self._pump])  # a pass in the middle may still have invoked something
+        self.end_all()
+        while running := [invocation.task for invocation in self._invocations.values() if not invocation.task.done()]:
             await asyncio.wait(running)
+        if self._space_timer is not None:
+            self._space_timer.cancel()
 
-    def note_full(self, error: StorageRejected) -> None:
-        """A commit was refused for lack of space: start nothing until one succeeds (contract 3.6)."""
+    def _rejected(self, error: StorageRejected) -> None:
+        """Any commit was refused; for lack of space: start nothing until one succeeds (contract 3.6)."""
+        if not error.full:
+            return
         self.full = True
         self._space.clear()
         self.kernel.set_problem(f"not saved: {error}")
+        if self._space_timer is None and not self.closing:
+            interval = self.kernel.settings.space_interval
+            self._space_timer = asyncio.get_running_loop().call_later(interval, self._look_for_space)
+
+    def _look_for_space(self) -> None:
+        self._space_timer = None
+        if self.full:
+            self.wake()
 
     async def wait_for_space(self) -> None:
         """Wait until a commit may be worth trying again."""
@@ -180,6 +194,8 @@ class Scheduler:
             task_id = after["id"]
             if task_id in self._unproven and (before is None or checkpoint_of(before) != checkpoint_of(after)):
                 self._unproven.discard(task_id)
+            if after["abortRequested"] and (before is None or not before["abortRequested"]):
+                self._not_before.pop(task_id, None)
             if status_of(after) == "terminal":
                 self.blocked.pop(task_id, None)
                 self._refused.pop(task_id, None)
@@ -193,6 +209,9 @@ class Scheduler:
             self._wakeup.clear()
             if self.closing:
                 return
+            if self.kernel.session.state != "open":
+                self.end_all()  # what ended because nothing can be stored any more must not be started again
+                return
             if not self.active:
                 continue
             try:
@@ -202,9 +221,11 @@ class Scheduler:
                 self.end_all()
                 return
             except StorageRejected as error:
-                if error.full:
-                    self.note_full(error)
-                self._wake_later(self.kernel.settings.space_interval if error.full else 0.2)
+                if not error.full:  # else the search for space wakes it
+                    self._wake_later(0.2)
+            except Exception:
+                log.exception("the scheduler failed to look through the tasks")
+                self._wake_later(1.0)
 
     def end_all(self) -> None:
         """The session can store nothing more: end every invocation."""
@@ -224,26 +245,43 @@ class Scheduler:
         children = children_of(tasks, self.kernel.session.conversations)
         for task_id in sorted(tasks):
             record = tasks.get(task_id)
-            if record is None or self.closing:
+            if record is None or self.closing or self._resting(task_id):
                 continue
-            invocation = self._invocations.get(task_id)
-            status = status_of(record)
-            if status == "completing":
-                if not children.get(task_id):
-                    await self._touch(task_id)
-            elif record["abortRequested"]:
-                if invocation is not None:
-                    if not invocation.context.aborting:
-                        invocation.end()
-                elif not children.get(task_id):
-                    await self._abort(record)
-            elif invocation is not None:
-                continue
-            elif status == "waiting":
-                if all(other not in tasks for other in record["state"]["on"]):
-                    await self._touch(task_id)
-            else:
-                await self._start(record)
+            try:
+                await self._advance(record, bool(children.get(task_id)))
+            except FATAL:
+                raise
+            except StorageRejected as error:
+                if error.full:
+                    raise
+                self._pause(task_id, error)
+            except Exception as error:
+                # One task's trouble must not keep the others from going on.
+                log.exception("task %s: the scheduler failed", task_id)
+                self._rest(task_id)
+                self.kernel.report(f"task {task_id} cannot go on: {describe(error)}")
+
+    async def _advance(self, record: TaskRecord, has_work: bool) -> None:
+        """Do what stands next for one task; `has_work` says that ordinary work it owns lives."""
+        tasks = self.kernel.session.tasks
+        task_id, status = record["id"], status_of(record)
+        invocation = self._invocations.get(task_id)
+        if status == "completing":
+            if not has_work:
+                await self._touch(task_id)
+        elif record["abortRequested"]:
+            if invocation is not None:
+                if not invocation.context.aborting:
+                    invocation.end()
+            elif not has_work:
+                await self._abort(record)
+        elif invocation is not None:
+            return
+        elif status == "waiting":
+            if all(other not in tasks for other in record["state"]["on"]):
+                await self._touch(task_id)
+        else:
+            await self._start(record)
 
     async def _touch(self, task_id: int) -> None:
         """Let a commit settle what stands ready; the settling rules decide."""
@@ -297,15 +335,33 @@ class Scheduler:
         return False
 
     async def _abort(self, record: TaskRecord) -> None:
-        definition = self.kernel.definition(record["kind"])
-        if definition is None or definition.version < record["version"]:
-            await self._orphan(record)
+        reason = self._unfit(record)
+        if reason is None and not await self._migrate(record):
+            reason = "migration_failed"
+        if reason is not None:
+            await self._orphan(record, reason)
             return
-        context = TaskContext(self.kernel, record, aborting=True)
+        current = self.kernel.session.tasks.get(record["id"])
+        definition = self.kernel.definition(record["kind"])
+        if current is None or definition is None or self.closing:
+            return
+        context = TaskContext(self.kernel, current, aborting=True)
         self._invoke(context, self._drive_abort(context, definition))
 
-    async def _orphan(self, record: TaskRecord) -> None:
-        reason = self.blocked.get(record["id"]) or self.why_blocked(record) or "missing_task"
+    async def _migrate(self, record: TaskRecord) -> bool:
+        """Bring a task that is to be aborted to its code's version; False when its migration fails (contract 6.9)."""
+        moved = self._migrated(record)
+        if moved is None:
+            return False
+        checkpoint, version = moved
+        if version != record["version"]:
+            async with self.kernel.session.commit() as tx:
+                current = self.kernel.session.tasks.get(record["id"])
+                if current is not None and not is_decided(current):
+                    tx.put_task(changed(current, state={**current["state"], "checkpoint": checkpoint}, version=version))
+        return True
+
+    async def _orphan(self, record: TaskRecord, reason: str) -> None:
         async with self.kernel.session.commit() as tx:
             current = self.kernel.session.tasks.get(record["id"])
             if current is None or is_decided(current):
@@ -314,19 +370,26 @@ class Scheduler:
             decide(tx, current, {"status": "orphaned", "reason": reason})
 
     async def _drive_abort(self, context: TaskContext, definition: TaskDefinition) -> None:
+        error: BaseException | None = None
         try:
             if definition.abort is not None:
                 await definition.abort(context)
-                if not is_decided_or_gone(self.kernel, context.id):
-                    await self._fault(context, "the abort handler ended without an outcome")
             else:
                 async with context.commit() as tx:
                     await clean_up(self.kernel, tx, context.record, "aborted")
                     context.end_aborted(tx)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
+            error = cancelled
+        except Exception as raised:  # noqa: BLE001 - the task faults with it
+            error = raised
+        if self.closing or is_decided_or_gone(self.kernel, context.id):
             return
-        except Exception as error:  # noqa: BLE001 - the task faults with it
+        if isinstance(error, asyncio.CancelledError) and self.was_asked(context.id):
+            return
+        if error is not None:
             await self._failed(context, error)
+        else:
+            await self._fault(context, "the abort handler ended without an outcome")
 
     # -- start ---------------------------------------------------------------------------------------------------
 
@@ -335,6 +398,10 @@ class Scheduler:
         limit = self.kernel.settings.restart_limit
         if limit and record.get("restarts", 0) >= limit:
             return "restart_limit"
+        return self._unfit(record)
+
+    def _unfit(self, record: TaskRecord) -> str | None:
+        """Why the installed code cannot take a task over (contract 6.9), or None."""
         definition = self.kernel.definition(record["kind"])
         if definition is None:
             return "missing_task"
@@ -352,15 +419,14 @@ class Scheduler:
             return
         if self.blocked.pop(task_id, None) is not None:
             self._tell_blocked()
-        loop = asyncio.get_running_loop()
-        if self._not_before.get(task_id, 0.0) > loop.time():
-            return
         if task_id in self._unproven and any(other in self._unproven for other in self._invocations):
             return
         if status_of(record) == "pending" and not await self._reserve(record):
             return
         current = self.kernel.session.tasks.get(task_id)
         if current is None or status_of(current) != "running" or current["abortRequested"]:
+            return
+        if self.full or self.closing:
             return
         context = TaskContext(self.kernel, current)
         self._invoke(context, self._drive(context))
@@ -376,21 +442,11 @@ class Scheduler:
 
     async def _reserve(self, record: TaskRecord) -> bool:
         """Make a pending task running, migrating it first when its code is newer (contract 6.9)."""
-        definition = self.kernel.definition(record["kind"])
-        assert definition is not None
-        checkpoint = checkpoint_of(record)
-        version = record["version"]
-        if definition.version > version:
-            try:
-                if definition.migrate is None:
-                    raise ValueError("there is no migration")
-                checkpoint = definition.migrate(checkpoint, version)
-                version = definition.version
-            except Exception as error:  # noqa: BLE001 - reported; the task is blocked
-                self._refused[record["id"]] = definition
-                self.kernel.report(f"task {record['id']} ({record['kind']}) could not be migrated: {error}")
-                await self._block(record, "migration_failed")
-                return False
+        moved = self._migrated(record)
+        if moved is None:
+            await self._block(record, "migration_failed")
+            return False
+        checkpoint, version = moved
         verdict = await self._verdict(record)
         async with self.kernel.session.commit() as tx:
             current = self.kernel.session.tasks.get(record["id"])
@@ -403,6 +459,25 @@ class Scheduler:
             if verdict is not None:
                 await note_verdict(self.kernel, tx, record["id"], verdict, "15")
         return True
+
+    def _migrated(self, record: TaskRecord) -> tuple[Any, int] | None:
+        """The checkpoint and version as the installed code has them; None when its migration fails (contract 6.9)."""
+        definition = self.kernel.definition(record["kind"])
+        assert definition is not None
+        checkpoint, version = checkpoint_of(record), record["version"]
+        if definition.version == version:
+            return checkpoint, version
+        try:
+            if definition.migrate is None:
+                raise ValueError("there is no migration")
+            checkpoint = freeze(definition.migrate(checkpoint, version))
+            if not isinstance(checkpoint, dict) or "phase" not in checkpoint:
+                raise ValueError("the migration gave no checkpoint with a phase")
+        except Exception as error:  # noqa: BLE001 - reported; the task is blocked
+            self._refused[record["id"]] = definition
+            self.kernel.report(f"task {record['id']} ({record['kind']}) could not be migrated: {describe(error)}")
+            return None
+        return checkpoint, definition.version
 
     async def _verdict(self, record: TaskRecord) -> str | None:
         if record["id"] not in self.kernel.undecided:
@@ -453,13 +528,15 @@ class Scheduler:
 
     async def _drive(self, context: TaskContext) -> None:
         """Run phase after phase until the task ends, waits, or may not go on, in the order of contract 6.3."""
+        definition: TaskDefinition | None = None
         while True:
             record = self.kernel.session.tasks[context.id]
             before = checkpoint_of(record)
+            context.waited = False
             error: BaseException | None = None
             try:
-                definition = self.kernel.definition(record["kind"])
-                if definition is None or definition.version != record["version"]:
+                definition = self._code_for(record, definition)
+                if definition.version != record["version"]:
                     async with context.commit() as tx:
                         state = {"status": "pending", "checkpoint": before}
                         tx.put_task(changed(context.record, state=state))
@@ -481,10 +558,27 @@ class Scheduler:
             if error is not None:
                 await self._failed(context, error)
                 return
-            if checkpoint_of(after) == before:
+            if checkpoint_of(after) == before and not context.waited:
                 await self._fault(context, f"phase {before.get('phase')} ended without durable progress")
                 return
             self._backoff.pop(context.id, None)
+
+    def _code_for(self, record: TaskRecord, taken: TaskDefinition | None) -> TaskDefinition:
+        """The code for the next phase: what is installed now if it can take the task, else what ran so far (6.10)."""
+        installed = self.kernel.definition(record["kind"])
+        if taken is None:
+            if installed is None:
+                raise LookupError(f"the code for {record['kind']} is gone")
+            return installed
+        if installed is None or installed is taken or self._unfit(record) is not None:
+            return taken
+        if installed.version == record["version"]:
+            return installed if checkpoint_of(record).get("phase") in installed.phases else taken
+        return installed if self._migrated(record) is not None else taken
+
+    def is_at_work(self, task_id: int) -> bool:
+        """Whether an invocation of the task runs."""
+        return task_id in self._invocations
 
     async def _failed(self, context: TaskContext, error: BaseException) -> None:
         if isinstance(error, InvocationEnded):
@@ -502,15 +596,19 @@ class Scheduler:
 
     def _pause(self, task_id: int, error: StorageRejected) -> None:
         """A step the store rejected ends the invocation; the task stays running and is taken up again (6.3)."""
-        if error.full:
-            self.note_full(error)
+        self.kernel.report(f"a step of task {task_id} could not be stored: {error}")
+        if not error.full:  # else the search for space decides when anything goes on
+            self._rest(task_id)
+
+    def _rest(self, task_id: int) -> None:
+        """Leave a task alone for a while, longer each time."""
         delay = min(self._backoff.get(task_id, 0.1) * 2, 10.0)
-        if error.full:
-            delay = self.kernel.settings.space_interval
         self._backoff[task_id] = delay
         self._not_before[task_id] = asyncio.get_running_loop().time() + delay
-        self.kernel.report(f"a step of task {task_id} could not be stored: {error}")
         self._wake_later(delay + 0.01)
+
+    def _resting(self, task_id: int) -> bool:
+        return self._not_before.get(task_id, 0.0) > asyncio.get_running_loop().time()
 
     async def _fault(self, context: TaskContext, message: str) -> None:
         self.kernel.report(f"task {context.id} faulted: {message}")

@@ -41,7 +41,7 @@ async def settle(kernel: Kernel, tx: Transaction) -> None:
 
 async def _wake(kernel: Kernel, tx: Transaction, task: TaskRecord, candidates: dict[int, TaskRecord]) -> bool:
     state = task["state"]
-    others = [candidates.get(other) for other in state["on"]]
+    others = [candidates.get(other) or kernel.ended_task(other) for other in state["on"]]
     live = [other for other in others if other is not None and status_of(other) != TERMINAL]
     if live:
         if state["policy"] == "failFast" and any(_went_wrong(other) for other in others):
@@ -75,13 +75,17 @@ async def _finish(kernel: Kernel, tx: Transaction) -> None:
             await tx.retire_task_documents(task_id)
         if task_id in kernel.undecided:
             outcome = outcome_of(task)
-            decided = "aborted" if outcome["status"] in ("aborted", "orphaned") else "woken"
+            marked = task["abortRequested"] or outcome["status"] in ("aborted", "orphaned")
+            decided = "aborted" if marked else "woken"
             await note_verdict(kernel, tx, task_id, decided, "6.8" if decided == "aborted" else "15")
 
 
 def _check_new_work(kernel: Kernel, tx: Transaction) -> None:
     for task_id, task in tx.tasks.items():
-        if task_id in kernel.session.tasks or "owner" not in task:
+        if task_id in kernel.session.tasks:
+            continue
+        if "owner" not in task:
+            _check_place(kernel, tx, task)
             continue
         owner_id = task["owner"]
         owner = kernel.session.tasks.get(owner_id) or tx.tasks.get(owner_id)
@@ -90,6 +94,17 @@ def _check_new_work(kernel: Kernel, tx: Transaction) -> None:
         if owner["conversationId"] != task["conversationId"]:
             raise ValueError(f"task {task_id} must live in the conversation of its owner {owner_id} (contract 6.5)")
         _check_owner(kernel, owner_id)
+
+
+def _check_place(kernel: Kernel, tx: Transaction, task: TaskRecord) -> None:
+    """Refuse new work in a conversation whose owner has ended: nothing could reach it (contract 6.7)."""
+    conversation_id = task["conversationId"]
+    conversation = tx.conversations.get(conversation_id) or kernel.session.conversations.get(conversation_id)
+    if task["background"] or conversation is None or "owner" not in conversation:
+        return
+    owner_id = conversation["owner"]["taskId"]
+    if owner_id not in kernel.session.tasks and owner_id not in tx.tasks:
+        raise ValueError(f"conversation {conversation_id} belongs to task {owner_id}, which has ended (contract 6.7)")
 
 
 def _check_new_conversations(kernel: Kernel, tx: Transaction) -> None:

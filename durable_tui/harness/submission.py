@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from durable_tui.harness.inbox import InboxItemGone, find_item, load_scene
+from durable_tui.harness.kernel import drop_waiter
+from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import SubmissionRecord
 
 if TYPE_CHECKING:
@@ -65,18 +67,19 @@ class Submission:
         future: asyncio.Future[SubmissionRecord] = asyncio.get_running_loop().create_future()
         kernel.settled.setdefault(self.id, []).append(future)
         try:
-            if (await self.refresh())["status"] in SETTLED:
+            try:
+                await self.refresh()
+            except StorageError:
+                kernel.session.check_open()  # a closed store cannot be read, and this says so
+                raise
+            if self.record["status"] in SETTLED:
                 return as_settled(self.record)
             kernel.session.check_open()
             kernel.scheduler.start()
             self.record = await future
             return as_settled(self.record)
         finally:
-            waiting = kernel.settled.get(self.id)
-            if waiting is not None and future in waiting:
-                waiting.remove(future)
-                if not waiting:
-                    del kernel.settled[self.id]
+            drop_waiter(kernel.settled, self.id, future)
 
     async def abort(self) -> Literal["withdrawn", "already_placed", "settled"]:
         """Withdraw it while it is queued; it settles `unanswered: aborted` (contract 8.6)."""

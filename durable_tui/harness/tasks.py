@@ -118,6 +118,7 @@ class TaskContext:
         self.input = record["input"]
         self.aborting = aborting
         self.ended = False
+        self.waited = False  # the phase began to wait, which is progress also with an unchanged checkpoint
 
     @property
     def record(self) -> TaskRecord:
@@ -153,8 +154,15 @@ class TaskContext:
         record = self._candidate(tx)
         if self.id in on or set(on) & set(self.kernel.owner_chain(tx, record)):
             raise RuntimeError("a task may not wait for itself or its owners (contract 6.6)")
-        state: dict[str, Any] = {"status": "waiting", "checkpoint": checkpoint, "on": on, "policy": policy}
+        others = {other: tx.candidate(other) or self.kernel.ended_task(other) for other in on}
+        if policy != "allSettled":
+            for other, task in others.items():
+                if task is not None and self.id not in self.kernel.owner_chain(tx, task):
+                    raise RuntimeError(f"task {other} is not owned by the waiting one: it needs allSettled (contract 6.6)")
+        known = [other for other, task in others.items() if task is not None]
+        state: dict[str, Any] = {"status": "waiting", "checkpoint": checkpoint, "on": known, "policy": policy}
         tx.put_task(changed(record, state=state, restarts=None))
+        self.waited = True
 
     def complete(self, tx: Transaction, result: Any) -> None:
         decide(tx, self._candidate(tx), {"status": "completed", "result": result})

@@ -288,6 +288,7 @@ async def _arguments(
             arguments = dict(answer["arguments"])
     try:
         tool.validate(arguments)
+        freeze(arguments)  # a repair or a hook may have put in what cannot be stored
     except ValueError as error:
         return {}, _invalid(tool, error)
     return arguments, None
@@ -329,7 +330,13 @@ async def _run(
     if isinstance(hooked, ToolResult):
         result = hooked
     duration = round((time.monotonic() - started) * 1000)
-    await _settle(context, call, _limited(result, tool), status=status, duration=duration)
+    try:
+        result = _limited(result, tool)
+        freeze([result.content, result.details, result.diagnostics, result.usage, result.handoff, result.add_tools])
+    except Exception as error:  # noqa: BLE001 - what a tool returns is somebody else's code
+        status = "failed"
+        result = error_result(tool.name, "tool_error", f"returned what cannot be stored: {_reason(error)}")
+    await _settle(context, call, result, status=status, duration=duration)
 
 
 def _reason(error: Exception) -> str:

@@ -239,10 +239,12 @@ def describe(path: Path, item: dict[str, Any]) -> SessionInfo:
     if opening is not None and not _dead(opening):
         owner = {"pid": opening["pid"], "host": opening["host"], "startedAt": opening["startedAt"]}
     state: State = "running" if owner else ("unfinished" if item["unfinished"] else "clean")
+    if "newer" in item:
+        state = "newer"
     return SessionInfo(
         path.stem, path, state, item["cwd"], item["createdAt"], item["updatedAt"],
         unfinished=item["unfinished"], queued=item["queued"], title=item.get("title"), model=item.get("model"),
-        cost=item.get("cost"), owner=owner,
+        cost=item.get("cost"), owner=owner, message=item.get("newer"),
     )  # fmt: skip
 
 

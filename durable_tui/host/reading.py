@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageForeign, StorageNewer
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import Scope, StoredEntry
+
+if TYPE_CHECKING:
+    from durable_tui.storage.sqlite import SqliteStorage
 
 SESSION_SCOPE: Scope = {"kind": "session"}
 PAGE = 500
 
 
 @asynccontextmanager
-async def reading(path: Path) -> AsyncIterator[Storage]:
+async def reading(path: Path) -> AsyncIterator[SqliteStorage]:
     """The store of a session, read-only and closed at the end. Raises what the storage raises."""
     from durable_tui.storage.sqlite import SqliteStorage
 
@@ -60,11 +63,14 @@ async def facts(path: Path) -> dict[str, Any]:
     """What a listing shows of one session, without its state: that depends on who lives (see `catalogue`).
 
     Keys: `title?`, `cwd`, `createdAt`, `updatedAt`, `model?`, `unfinished`, `queued`, `cost?`, `opening?` (the newest
-    owner's row when it did not close in order), or `problem` and `message` for a file that cannot be read.
+    owner's row when it did not close in order), `newer?` (a sentence: only read, never owned), or `problem` and `message` for a file that cannot be read.
     """
     try:
         async with reading(path) as storage:
-            return await _facts(storage)
+            found = await _facts(storage)
+            if storage.warnings:  # the one thing a reader is warned of: a newer schema, which is only read
+                found["newer"] = storage.warnings[0]
+            return found
     except StorageNewer as error:
         return {"problem": "newer", "message": str(error)}
     except (StorageDamaged, StorageForeign, StorageError) as error:

@@ -67,6 +67,8 @@ class Session:
         self.at = 0
         self.preparers: list[Preparer] = []
         self.on_state: Callable[[], None] | None = None
+        self.sealed = False
+        self.on_rejected: Callable[[StorageRejected], None] | None = None
         self._observers: list[Observer] = []
         self.task_documents: dict[int, set[Address]] = {}
         self._documents: dict[Address, DocumentState] = {}
@@ -104,6 +106,16 @@ class Session:
 
     def check_open(self) -> None:
         """Raise when the session no longer admits commits, with the reason."""
+        self.check_state()
+        if self.sealed:
+            raise SessionClosed("the session is being closed")
+
+    def seal(self) -> None:
+        """Admit no more commits; those that wait for the line still get their turn (contract 13)."""
+        self.sealed = True
+
+    def check_state(self) -> None:
+        """Raise when nothing can be stored any more, with the reason."""
         if self.state == "poisoned":
             raise SessionPoisoned(f"the session is poisoned ({self.reason}); close it and open it again")
         if self.state == "fenced":
@@ -181,6 +193,8 @@ class Session:
             self._fail("fenced", str(error))
         elif not isinstance(error, StorageRejected):
             self._fail("poisoned", str(error) or type(error).__name__)
+        elif self.on_rejected is not None:
+            self.on_rejected(error)
         raise error
 
     async def _is_stored(self, seq: int) -> bool:
@@ -312,7 +326,7 @@ class CommitScope:
         self._session.check_open()
         await self._session._line.acquire()
         try:
-            self._session.check_open()
+            self._session.check_state()
             self._tx = Transaction(self._session, flush=self._flush)
             self._token = _current.set(self._tx)
         except BaseException:

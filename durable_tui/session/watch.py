@@ -47,7 +47,9 @@ class Watch:
         self._waiter: asyncio.Future[None] | None = None
 
     def push(self, frame: Frame) -> None:
-        """Queue a frame; on the line, never blocks."""
+        """Queue a frame; on the line, never blocks. After the end nothing is queued any more."""
+        if self._closed:
+            return
         if self._behind:
             self._wake()
             return
@@ -93,6 +95,7 @@ class Watch:
         """Stop watching."""
         self._closed = True
         self._frames.clear()
+        self._wake()
         if self._source is not None:
             self._source.detach()
             self._source = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -28,7 +29,7 @@ from durable_tui.ui.providers import ActionProvider
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
 from durable_tui.ui.screens.sessions import NEW, SessionsScreen
-from durable_tui.ui.session import TOUR, Session, choose_path, make_session, open_at
+from durable_tui.ui.session import TOUR, Session, choose_path, follow_at, make_session, open_at
 from durable_tui.ui.text.runs import Run
 from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.composer import Composer
@@ -74,6 +75,7 @@ class DurableApp(App[int]):
         self.options = options
         self.host = host
         self.now = now or (lambda: int(time.time() * 1000))
+        self._live_clock = now is None
         self._opener = opener or self._open_by_host
         self._wanted_theme = theme
         self.session: Session | None = None
@@ -82,11 +84,14 @@ class DurableApp(App[int]):
         self.look = Look(self.palette, self.glyphs)
         self.main = self._main_screen(ScreenModel(glyphs=self.glyphs))
         self.leaving = False
+        self.broken = ""  # why the screen itself ended, "" when it did not fail
+        self._tried: Path | None = None  # the session last asked for, to follow it when it is owned elsewhere
         self.failure: tuple[int, str] | None = None  # status and words when no session could be opened
         self._loaded: dict[str, theme_files.Loaded] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._said: Timer | None = None
         self._load_themes()
+        self._begin_theme()
 
     def _main_screen(self, model: ScreenModel) -> MainScreen:
         return MainScreen(model, palette=self.palette, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
@@ -101,6 +106,15 @@ class DurableApp(App[int]):
         for loaded in self._loaded.values():
             self.register_theme(loaded.theme)
         return problems
+
+    def _begin_theme(self) -> None:
+        """Take the first theme before the style sheets are read: a change afterwards reads all of them again."""
+        self.set_reactive(App.theme, theme_files.choose(self._wanted_theme, self._loaded))
+        dark = self.current_theme.dark
+        for name, wanted in ((f"-theme-{self.theme}", True), ("-dark-mode", dark), ("-light-mode", not dark)):
+            self.set_class(wanted, name, update=False)
+        self._refresh_truecolor_filter(self.ansi_theme)
+        self.stylesheet.set_variables(self.get_css_variables())
 
     def theme_names(self) -> list[str]:
         return list(self._loaded)
@@ -143,14 +157,15 @@ class DurableApp(App[int]):
     # --- life -----------------------------------------------------------------------------------------------
 
     async def on_mount(self) -> None:
-        self.theme = theme_files.choose(self._wanted_theme, self._loaded)
         await self.push_screen(self.main)
         self.main.set_notice([[("opening …", "dim")]])
         self.set_interval(TICK, self._tick)
         self.work(self._start(), "open")
 
     async def _start(self) -> None:
+        await self._shown()  # the screen first, then what takes its time
         if self.host is None and self._opener == self._open_by_host:
+            from durable_tui.host.logs import start_logging
             from durable_tui.host.opening import Host
 
             try:
@@ -158,6 +173,7 @@ class DurableApp(App[int]):
             except Exception as error:  # noqa: BLE001 - told to the person, whatever it is
                 self._cannot_open(error, None)
                 return
+            start_logging(self.host.paths)
             self._configure()
         await self.open(None, first=True)
 
@@ -179,7 +195,7 @@ class DurableApp(App[int]):
 
     async def _open_by_host(self, options: ScreenOptions, path: Path | None) -> Any:
         if path is None:
-            path = await choose_path(self.host, options)
+            path = self._tried = await choose_path(self.host, options)
         return await open_at(self.host, path, directory=options.directory, model=options.model)
 
     async def open(self, path: Path | None, *, first: bool = False, new: bool = False) -> bool:
@@ -187,18 +203,43 @@ class DurableApp(App[int]):
         options = self.options
         if not first:
             options = ScreenOptions(directory=options.directory, new=new, model=None)
+        self._tried = path
         try:
             opened = await self._opener(options, path)
         except Exception as error:  # noqa: BLE001 - told to the person, whatever it is
-            self._cannot_open(error, path)
+            self._cannot_open(error, self._tried)
             return False
+        session = await self._show(opened)
+        reason = getattr(opened.harness, "paused_reason", None)
+        session.model.paused = bool(first and options.paused) or bool(reason)
+        self.main.paint_moving()
+        await self._shown()
+        if not session.model.paused and self.session is session and not self.leaving:
+            await session.resume()
+        elif reason:
+            self.tell(f"opened paused: {reason}. Enter on an empty line starts", "attention")
+        if first and options.prompt:
+            await self._submit(options.prompt, "send")
+        return True
+
+    async def follow(self, path: Path) -> None:
+        """Show a session another process owns, read-only and as it grows."""
+        try:
+            opened = await follow_at(path)
+        except Exception as error:  # noqa: BLE001 - told to the person, whatever it is
+            self._cannot_open(error, path)
+            return
+        self.failure = None
+        await self._show(opened, reading=True)
+
+    async def _show(self, opened: Any, *, reading: bool = False) -> Session:
+        """Put an opened session on the screen; the former one is closed in order."""
         former = self.session
         if former is not None:
             await self._keep_draft(former)
-        session = make_session(opened, self.paint, glyphs=self.glyphs, report=self.report)
+        session = make_session(opened, self.paint, glyphs=self.glyphs, report=self.report, now=self._session_clock)
         self.session = session
-        reason = getattr(opened.harness, "paused_reason", None)
-        session.model.paused = bool(first and options.paused) or bool(reason)
+        session.model.reading = reading
         self.main.composer.put("", stored=True)
         self.main.composer.cleared.clear()
         self.main.composer.files = session.files.find
@@ -208,20 +249,17 @@ class DurableApp(App[int]):
         self.main.attach(session.model)
         self._welcome(session)
         draft = (session.model.view.get("draft") or {}).get("text") or ""
-        if draft and not self.main.composer.text:
+        if draft and not reading and not self.main.composer.text:
             self.main.composer.put(draft, stored=True)
         if former is not None:
             self._close_later(former)
         for warning in opened.warnings[:1]:
             self.tell(one_line(warning), "attention")
-        await self._shown()
-        if not session.model.paused and self.session is session and not self.leaving:
-            await session.resume()
-        elif reason:
-            self.tell(f"opened paused: {reason}. Enter on an empty line starts", "attention")
-        if first and options.prompt:
-            await self._submit(options.prompt, "send")
-        return True
+        return session
+
+    def _session_clock(self) -> int:
+        """When work was let start; a fixed clock of a test stands for the whole run."""
+        return self.now() if self._live_clock else 0
 
     async def _shown(self) -> None:
         """Until what was found stands on the screen: nothing moves before (contract 15)."""
@@ -261,9 +299,11 @@ class DurableApp(App[int]):
             text = f"Process {owner.get('pid', '?')} on {owner.get('host', 'this host')} owns it"
             text += f", since {words.clock(owner.get('startedAt'))}." if owner.get("startedAt") else "."
             text += " Two would get in each other's way."
+            if path is not None:
+                rows.insert(0, Row("follow", [("follow", "bold"), ("  read-only, as it grows", "dim")]))
         else:
             title, text = "cannot open", one_line(str(error) or type(error).__name__, 600)
-            self.log.error(f"open: {error!r}")
+            log.error("the session did not open", exc_info=error)
         status = exit_status(error)
         self.failure = (status, text)
         if self.host is None:
@@ -271,7 +311,9 @@ class DurableApp(App[int]):
             return
 
         def chosen(key: str | None) -> None:
-            if key == "new":
+            if key == "follow" and path is not None:
+                self.work(self.follow(path), "follow")
+            elif key == "new":
                 self.failure = None
                 self.work(self.switch_session(None), "new")
             elif key == "sessions":
@@ -432,8 +474,11 @@ class DurableApp(App[int]):
             raise CommandError("this session is open read-only")
         await session.resume()
         when = "steer" if mode == "send" and session.model.busy else "follow_up"
+        if session.model.stopping is not None:
+            await session.root.set_draft(text)  # it is admitted when the run has ended; until then it must not be lost
         await session.root.submit(text, when_busy=when, clear_draft=True)
-        self.main.transcript.to_end()
+        # From here on it is sent: what the screen does with it may not make it look as if it were not.
+        self.main.call_later(self.main.transcript.to_end)
 
     async def on_composer_drafted(self, event: Composer.Drafted) -> None:
         if self.session is not None and not self.session.model.reading and not self.leaving:
@@ -528,6 +573,13 @@ class DurableApp(App[int]):
         except Exception as error:
             log.error("the draft was not kept", exc_info=error)
 
+    def _fatal_error(self) -> None:
+        """A bug of the screen: into the log instead of a traceback on the terminal; then everything closes in order."""
+        error = sys.exc_info()[1] or self._exception
+        log.error("the screen ended", exc_info=error)
+        self.broken = f"the screen failed ({type(error).__name__}); the work is kept, the log tells more"
+        self._close_messages_no_wait()
+
     async def close_sessions(self) -> None:
         """After the screen has gone: close what is still open (a failed screen must not leave a session unclosed)."""
         if self.session is not None:
@@ -553,8 +605,6 @@ def exit_status(error: BaseException) -> int:
 
 def run_screen(options: ScreenOptions) -> int:
     """The launcher's child: run the screen and return its status. Prints nothing but why nothing could start."""
-    import sys
-
     from durable_tui.host import terminal
     from durable_tui.ui import patches
 
@@ -585,6 +635,7 @@ def run_screen(options: ScreenOptions) -> int:
     status = asyncio.run(main())
     if orphaned:
         terminal.abandoned(saved)
-    if app.failure is not None and app.session is None:
-        print(f"durable-tui: {app.failure[1]}", file=sys.stderr)
+    message = app.broken or (app.failure[1] if app.failure is not None and app.session is None else "")
+    if message:
+        print(f"durable-tui: {message}", file=sys.stderr)
     return status

@@ -356,7 +356,8 @@ class Commands:
     # --- the inbox ------------------------------------------------------------------------------------------
 
     def _item(self) -> Any:
-        key = self.main.panel_of("inbox").chosen_key()
+        panel = self.main.panel_of("inbox")
+        panel.key = key = panel.chosen_key()  # the cursor goes with the item, wherever that is moved
         item = next((item for item in self.session.model.items if item.get("id") == key), None)
         if item is None:
             raise CommandError("nothing waits")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ class Session:
     files: Files
     task: asyncio.Task[None] | None = None
     started: bool = False
+    now: Callable[[], int] = lambda: 0
 
     @property
     def root(self) -> Any:
@@ -50,7 +50,7 @@ class Session:
         if not self.started:
             self.started = True
             self.model.paused = False
-            self.model.running_since = int(time.time() * 1000)
+            self.model.running_since = self.now()
             await self.harness.resume()
 
     def note_problem(self) -> bool:
@@ -78,6 +78,7 @@ def make_session(
     *,
     glyphs: Glyphs,
     report: Callable[[BaseException], None],
+    now: Callable[[], int],
 ) -> Session:
     """Put model and feed around an opened session; watches nothing yet."""
     summarize, replay_of = tool_words(opened.registry)
@@ -91,7 +92,7 @@ def make_session(
     )
     feed = Feed(opened.root, opened.harness, model, paint, report=report)
     agent_cwd = opened.session.get("cwd") or os.getcwd()
-    return Session(opened, model, feed, Files(agent_cwd))
+    return Session(opened, model, feed, Files(agent_cwd), now=now)
 
 
 def tool_words(registry: Any) -> tuple[Callable[[str, Any], str], Callable[[str], str]]:
@@ -115,6 +116,50 @@ def tool_words(registry: Any) -> tuple[Callable[[str, Any], str], Callable[[str]
         return found.replay if found is not None else ""
 
     return summarize, replay_of
+
+
+@dataclass(slots=True)
+class ReadOnly:
+    """A session another process owns, as the screen needs it: everything that changes something is missing."""
+
+    root: Any
+    path: Path
+    session: dict[str, Any]
+    registry: Any
+    models: Any = None
+    warnings: list[str] = field(default_factory=list)
+
+    session_problem: str | None = None
+    paused_reason: str | None = None
+
+    @property
+    def harness(self) -> ReadOnly:
+        return self
+
+    @property
+    def storage(self) -> None:
+        return None
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    def watch_tasks(self) -> Any:
+        return self.root.watch_tasks()
+
+    async def close(self) -> None:
+        await self.root.close()
+
+
+async def follow_at(path: Path) -> ReadOnly:
+    """Follow a session read-only. Raises what the storage raises."""
+    from durable_tui.harness.extension import Registry
+    from durable_tui.host.watching import Followed
+    from durable_tui.tools import CodingTools
+
+    registry = Registry()
+    registry.install(CodingTools)
+    return ReadOnly(await Followed.open(path), path, {}, registry)
 
 
 async def choose_path(host: Host, options: ScreenOptions) -> Path:

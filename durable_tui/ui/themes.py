@@ -22,6 +22,20 @@ FIELDS = (*_FIELDS.split(" "), "luminosity_spread", "text_alpha", "dark", "ansi"
 FRAMES = {"frame": "foreground 18%", "frame-focused": "primary", "frame-attention": "warning 60%"}
 TOKENS = {*(name.replace(".", "-") for name in VARIABLES), *GROUNDS, *FRAMES, "interrupted"}
 DEFAULT = "ink"
+ANSI_CHROME = {  # what Textual's own style sheets need of a theme of the terminal's colours
+    "ansi-background": "ansi_black",
+    "ansi-foreground": "ansi_white",
+    "border-blurred": "ansi_bright_black",
+    "block-cursor-foreground": "ansi_black",
+    "block-cursor-background": "ansi_white",
+    "input-cursor-background": "ansi_white",
+    "input-cursor-foreground": "ansi_black",
+    "input-cursor-text-style": "none",
+    "input-selection-background": "ansi_bright_blue",
+    "input-selection-foreground": "ansi_black",
+    "screen-selection-background": "ansi_bright_blue",
+    "screen-selection-foreground": "ansi_black",
+}
 
 
 class ThemeError(Exception):
@@ -93,6 +107,8 @@ def _chrome(tokens: dict[str, Any], data: dict[str, Any]) -> dict[str, str]:
         "scrollbar-background-active": back,
         "scrollbar-corner-color": back,
     }
+    if data.get("ansi"):
+        out |= ANSI_CHROME
     if "selected" in tokens:
         out["screen-selection-background"] = str(tokens["selected"])
         out["input-selection-background"] = str(tokens["selected"])

@@ -78,7 +78,7 @@ async def opening(folder: Path, small: int, large: int, rounds: int) -> list[Res
             await bigsession.leave_unfinished(path)
             for clean in (False, True):
                 began = time.perf_counter()
-                storage, harness, _ = await bigsession.open_silent(path, "bench/m")
+                _, harness, _ = await bigsession.open_silent(path, "bench/m")
                 found = harness.inspect()
                 times.setdefault((size, clean), []).append(time.perf_counter() - began)
                 assert found, "the unfinished run was not found"

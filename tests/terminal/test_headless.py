@@ -276,3 +276,23 @@ def test_design_3_doctor_says_what_to_do(home: Home) -> None:
     ended = home.run("doctor")
     assert ended.status == 0, ended
     assert "no key for openai" in ended.stdout and "default model play/one" in ended.stdout
+
+
+def test_contract_8_4_an_input_behind_a_run_that_fails_is_still_taken(home: Home) -> None:
+    home.write([{"text": "x", "delay": 30}])
+    home.kill(home.busy())
+    failing = '{"message": "no", "kind": "quota"}'
+    (home.home / "turns.json").write_text(f'[{{"error": {failing}}}]')
+    ended = home.run(*home.in_session("--timeout", "20", prompt="and then this"))
+    assert ended.status == 1 and "unanswered, model_error" in ended.stderr, ended
+    shown = json.loads(home.run("show", "--json", str(home.session)).stdout)
+    assert [item["status"] for item in shown["submissions"]] == ["unanswered", "unanswered"]
+
+
+def test_design_3_a_session_without_a_prompt_gives_its_newest_answer_again(home: Home) -> None:
+    assert home.run(*home.in_session()).status == 0
+    for _ in range(2):
+        ended = home.run(*home.in_session(prompt=None))
+        assert (ended.status, ended.stdout) == (0, "It is done.\n")
+    ended = home.run(*home.in_session("--request-id", "never", prompt=None))
+    assert ended.status == 2 and "knows no request 'never'" in ended.stderr

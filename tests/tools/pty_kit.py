@@ -38,6 +38,9 @@ KEYS = {
     "right": "\x1b[C",
     "left": "\x1b[D",
     "alt+enter": "\x1b\r",
+    "alt+up": "\x1b[1;3A",
+    **dict(zip(("f1", "f2", "f3", "f4"), ("\x1bOP", "\x1bOQ", "\x1bOR", "\x1bOS"), strict=True)),
+    **dict(zip(("f5", "f6", "f7", "f8"), ("\x1b[15~", "\x1b[17~", "\x1b[18~", "\x1b[19~"), strict=True)),
     **{f"ctrl+{chr(letter + 96)}": chr(letter) for letter in range(1, 27)},
 }
 

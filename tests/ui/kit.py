@@ -33,7 +33,14 @@ async def running(
     app = DurableApp(options, opener=opener, now=lambda: fakes.NOW, **arguments)
     async with app.run_test(size=size) as pilot:
         if wait:
-            await until(pilot, lambda: app.session is not None and app.main.painted > 1 and (app.session.started or app.session.model.paused))
+            await until(
+                pilot,
+                lambda: (
+                    app.session is not None
+                    and app.main.painted > 1
+                    and (app.session.started or app.session.model.paused)
+                ),
+            )
             await pilot.pause()
         yield app, pilot, opened
 

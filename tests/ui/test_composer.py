@@ -21,7 +21,9 @@ BUSY = {"run": {"taskId": 9, "inputs": [1]}, "generation": {"attempt": 3}}
 def busy() -> fakes.FakeOpened:
     return fakes.FakeOpened(
         fakes.FakeConversation(fakes.empty_view(**BUSY)),
-        fakes.FakeHarness([{"id": 9, "kind": "pi.generation", "status": "running", "conversationId": 1, "abortRequested": False}]),
+        fakes.FakeHarness(
+            [{"id": 9, "kind": "pi.generation", "status": "running", "conversationId": 1, "abortRequested": False}]
+        ),
     )
 
 
@@ -211,7 +213,9 @@ async def test_ui_q08_alt_up_takes_the_last_queued_item_back() -> None:
         await pilot.press("alt+up")
         await until(pilot, lambda: app.main.composer.text == "and open a pull request")
         assert ("withdraw", 32) in opened.root.calls
-        assert opened.root.calls.index(("set_draft", "and open a pull request")) < opened.root.calls.index(("withdraw", 32))
+        assert opened.root.calls.index(("set_draft", "and open a pull request")) < opened.root.calls.index(
+            ("withdraw", 32)
+        )
 
 
 async def test_ui_q05_items_can_be_edited_dropped_moved_promoted_and_sent() -> None:
@@ -255,7 +259,7 @@ async def test_ui_l02_dialogs_leave_the_draft_alone() -> None:
     async with running() as (app, pilot, _):
         await type_text(pilot, "half a line")
         await pilot.press("f1")
-        await until(pilot, lambda: "in the transcript (F7)" in screen_text(app))
+        await until(pilot, lambda: "Send as follow-up" in screen_text(app))
         await pilot.press("escape")
         assert app.main.composer.text == "half a line"
 

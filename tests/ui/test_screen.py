@@ -35,7 +35,9 @@ async def test_mounted_widgets_are_few_and_stay_few_with_history() -> None:
 
 async def test_contract_15_found_rows_stand_on_the_screen_before_anything_moves() -> None:
     opened = fakes.FakeOpened(
-        fakes.FakeConversation(fakes.empty_view(recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", "edit a.json"))]})),
+        fakes.FakeConversation(
+            fakes.empty_view(recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", "edit a.json"))]})
+        ),
         fakes.FakeHarness([{"id": 8, "kind": "pi.tool", "status": "pending", "conversationId": 1}]),
     )
     seen: list[str] = []
@@ -56,12 +58,20 @@ async def test_paused_starts_nothing_until_asked() -> None:
 
 async def test_each_verdict_appears_as_it_is_decided() -> None:
     opened = fakes.FakeOpened(
-        fakes.FakeConversation(fakes.empty_view(recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", "edit a.json"))]})),
+        fakes.FakeConversation(
+            fakes.empty_view(recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", "edit a.json"))]})
+        ),
         fakes.FakeHarness(),
     )
     async with running(opened) as (app, pilot, _):
         assert "found after a crash" in screen_text(app)
-        opened.root.emit(["s", ["recovery", "deaths", 0, "tasks", 0], fakes.found(8, "pi.tool", "execute", "edit a.json", "verified", seq=99)])
+        opened.root.emit(
+            [
+                "s",
+                ["recovery", "deaths", 0, "tasks", 0],
+                fakes.found(8, "pi.tool", "execute", "edit a.json", "verified", seq=99),
+            ]
+        )
         await until(pilot, lambda: "≡ verified" in screen_text(app) and "#99" in screen_text(app))
         await pilot.press("f6", "enter")
         await until(pilot, lambda: "contract 10" in screen_text(app))
@@ -94,7 +104,7 @@ async def test_below_100_columns_panels_become_tabs_and_below_60_a_status_line()
         assert "use the dev config" not in screen_text(app)
         await pilot.press("f3")
         await until(pilot, lambda: "use the dev config" in screen_text(app))
-        await pilot.press("escape", "escape")
+        await pilot.press("f3")
         await until(pilot, lambda: "pytest -q" in screen_text(app))
         await pilot.resize_terminal(50, 30)
         await until(pilot, lambda: "inbox 3 · tasks 3" in screen_text(app))
@@ -117,12 +127,19 @@ async def test_ascii_only_holds_no_other_glyph() -> None:
         assert all(line.isascii() for line in lines), [line for line in lines if not line.isascii()]
 
 
-@pytest.mark.parametrize("hostile", ["[/]", "[/", "see [/usr/bin]", "[n=7,kind=open]", "[link='a", "[bold]x[/bold", "range [a to z"])
+@pytest.mark.parametrize(
+    "hostile", ["[/]", "[/", "see [/usr/bin]", "[n=7,kind=open]", "[link='a", "[bold]x[/bold", "range [a to z"]
+)
 async def test_u01_hostile_text_is_literal_everywhere(hostile: str) -> None:
     view = fakes.empty_view(
         entries=[
             {**fakes.user(2, hostile), "seq": 2},
-            {**fakes.assistant(3, fakes.text(hostile), fakes.call("c", "bash", command=hostile), stop="error", errorMessage=hostile), "seq": 3},
+            {
+                **fakes.assistant(
+                    3, fakes.text(hostile), fakes.call("c", "bash", command=hostile), stop="error", errorMessage=hostile
+                ),
+                "seq": 3,
+            },
             {**fakes.result(4, "c", "bash", hostile, error="tool_error"), "seq": 4},
         ],
         run={"taskId": 9, "inputs": []},
@@ -131,9 +148,14 @@ async def test_u01_hostile_text_is_literal_everywhere(hostile: str) -> None:
         inbox={"items": [{"id": 30, "mode": "steer", "content": hostile}]},
         session={"title": hostile, "cwd": hostile, "createdAt": 1},
         agent={"model": {"provider": "p", "modelId": hostile}, "cwd": hostile},
-        recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", hostile, "interrupted", detail=hostile))]},
+        recovery={
+            "deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", hostile, "interrupted", detail=hostile))]
+        },
     )
-    opened = fakes.FakeOpened(fakes.FakeConversation(view), fakes.FakeHarness([{"id": 10, "kind": hostile, "status": "running", "conversationId": 1}]))
+    opened = fakes.FakeOpened(
+        fakes.FakeConversation(view),
+        fakes.FakeHarness([{"id": 10, "kind": hostile, "status": "running", "conversationId": 1}]),
+    )
     opened.warnings = [hostile]
     async with running(opened, size=(160, 50)) as (app, pilot, _):
         opened.harness.session_problem = hostile
@@ -187,7 +209,10 @@ async def test_the_first_screen_says_that_commands_run_unasked() -> None:
 
 
 async def test_without_a_model_it_says_that_the_tour_answers() -> None:
-    opened = fakes.FakeOpened(fakes.FakeConversation(fakes.empty_view(agent={"model": {"provider": "scripted", "modelId": "tour"}})), fakes.FakeHarness())
+    opened = fakes.FakeOpened(
+        fakes.FakeConversation(fakes.empty_view(agent={"model": {"provider": "scripted", "modelId": "tour"}})),
+        fakes.FakeHarness(),
+    )
     async with running(opened) as (app, _, _opened):
         assert "No model is configured" in screen_text(app)
 
@@ -211,7 +236,10 @@ async def test_ui_s12_the_first_frame_says_that_it_opens() -> None:
 
 async def test_u04_streaming_while_dialogs_open_and_close() -> None:
     async with running() as (app, pilot, opened):
-        opened.root.emit(["s", ["run"], {"taskId": 9, "inputs": [1]}], ["s", ["generation"], {"attempt": 1, "message": {"role": "assistant", "content": [fakes.text("")]}}])
+        opened.root.emit(
+            ["s", ["run"], {"taskId": 9, "inputs": [1]}],
+            ["s", ["generation"], {"attempt": 1, "message": {"role": "assistant", "content": [fakes.text("")]}}],
+        )
         for n in range(200):
             opened.root.emit(["a", ["generation", "message", "content", 0, "text"], f"word{n} "])
             if n % 10 == 0:

@@ -15,7 +15,9 @@ def long(count: int, **parts: object) -> fakes.FakeOpened:
     entries = []
     for n in range(count):
         entries.append({**fakes.user(2 + 2 * n, f"question {n}"), "seq": n})
-        entries.append({**fakes.assistant(3 + 2 * n, fakes.text(f"answer {n}\n" + "some words here\n" * (n % 7))), "seq": n})
+        entries.append(
+            {**fakes.assistant(3 + 2 * n, fakes.text(f"answer {n}\n" + "some words here\n" * (n % 7))), "seq": n}
+        )
     return fakes.FakeOpened(fakes.FakeConversation(fakes.empty_view(entries=entries, **parts)), fakes.FakeHarness())
 
 
@@ -86,7 +88,10 @@ async def test_ui_s10_older_entries_come_when_the_top_is_reached() -> None:
 async def test_ui_c07_jumping_between_questions_pages_older_ones_in() -> None:
     opened = long(3, first=False)
     opened.root.emit(["s", ["entries"], [{**entry, "id": entry["id"] + 1000} for entry in opened.root.view["entries"]]])
-    opened.root.older = [{**fakes.user(10, "the oldest"), "seq": 1}, *({**fakes.assistant(11 + n, fakes.text("words\n" * 9)), "seq": 1} for n in range(9))]
+    opened.root.older = [
+        {**fakes.user(10, "the oldest"), "seq": 1},
+        *({**fakes.assistant(11 + n, fakes.text("words\n" * 9)), "seq": 1} for n in range(9)),
+    ]
     async with running(opened) as (app, pilot, _):
         await pilot.press("f7")
         for _ in range(5):
@@ -114,7 +119,12 @@ async def test_calls_fold_and_unfold_by_key_and_by_click() -> None:
 
 async def test_ui_c06_selection_gives_source_text_without_gutters_and_soft_breaks() -> None:
     words = " ".join(f"word{n}" for n in range(60))
-    view = fakes.empty_view(entries=[{**fakes.user(2, "ask"), "seq": 1}, {**fakes.assistant(3, fakes.text(f"{words}\n\n```python\nx = 1\ny = 2\n```")), "seq": 2}])
+    view = fakes.empty_view(
+        entries=[
+            {**fakes.user(2, "ask"), "seq": 1},
+            {**fakes.assistant(3, fakes.text(f"{words}\n\n```python\nx = 1\ny = 2\n```")), "seq": 2},
+        ]
+    )
     async with running(fakes.FakeOpened(fakes.FakeConversation(view), fakes.FakeHarness())) as (app, _, _opened):
         found = app.main.transcript.get_selection(Selection(None, None))
         assert found is not None
@@ -130,7 +140,7 @@ async def test_ui_c05_mouse_selection_is_copied_with_ctrl_c() -> None:
     async with running(fakes.FakeOpened(fakes.FakeConversation(view), fakes.FakeHarness())) as (app, pilot, _):
         written: list[str] = []
         app.write_terminal = written.append  # type: ignore[method-assign]
-        row = next(y for y, line in enumerate(screen_text(app).split("\n")) if "select this text" in line)
+        row = next(y for y, line in enumerate(screen_text(app).split("\n")) if "▎select this text" in line)
         await pilot.mouse_down(offset=(2, row))
         await pilot.hover(offset=(9, row))
         await pilot.mouse_up(offset=(9, row))
@@ -156,12 +166,16 @@ async def test_u06_three_thousand_entries_stay_quick() -> None:
 async def test_u07_a_long_answer_streams_and_ends_as_stored() -> None:
     async with running() as (app, pilot, opened):
         root = opened.root
-        root.emit(["s", ["run"], {"taskId": 9, "inputs": [1]}], ["s", ["generation"], {"attempt": 1, "message": {"role": "assistant", "content": [fakes.text("")]}}])
+        root.emit(
+            ["s", ["run"], {"taskId": 9, "inputs": [1]}],
+            ["s", ["generation"], {"attempt": 1, "message": {"role": "assistant", "content": [fakes.text("")]}}],
+        )
         pieces = [f"| {n} | cell |\n" if n % 5 else f"\nsome **words** {n} and more\n" for n in range(3000)]
         for piece in pieces:
             root.emit(["a", ["generation", "message", "content", 0, "text"], piece])
         text = "".join(pieces)
-        await until(pilot, lambda: str(app.main.model.view["generation"]["message"]["content"][0]["text"]) == text)
+        await until(pilot, lambda: bool(app.main.model.conversation.tail) and app.main.model.seq == root.seq)
+        assert app.main.model.view["generation"]["message"]["content"][0]["text"] == text
         root.emit(
             ["p", ["entries"], 0, 0, [{**fakes.assistant(5, fakes.text(text)), "seq": 9}]],
             ["d", ["run"]],

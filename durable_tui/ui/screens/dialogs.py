@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from rich.markup import escape
 from rich.text import Text
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
@@ -20,8 +18,11 @@ from durable_tui.ui.adapter.recovery import RecoveryRow, explanation
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.palette import Palette
-from durable_tui.ui.text.runs import Run
+from durable_tui.ui.text.runs import Line, Run
 from durable_tui.ui.text.safe import clean
+from durable_tui.ui.text.wrap import wrap
+from durable_tui.ui.widgets.lines import Lines
+from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.panel import Panel
 
 
@@ -31,13 +32,6 @@ class Look:
 
     palette: Callable[[], Palette]
     glyphs: Glyphs
-
-    def text(self, runs: Sequence[Run]) -> Text:
-        """Runs as a rich text; data stays data."""
-        out = Text()
-        for part, tokens in runs:
-            out.append(clean(part), self.palette().style(tokens))
-        return out
 
 
 Result = TypeVar("Result")
@@ -56,8 +50,8 @@ class Dialog(ModalScreen[Result], Generic[Result]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="box") as box:
-            box.border_title = escape(clean(self._title))
-            box.border_subtitle = escape(clean(self._corner))
+            box.border_title = plain(self._title)
+            box.border_subtitle = plain(self._corner)
             yield from self.inside()
 
     def inside(self) -> ComposeResult:
@@ -126,62 +120,70 @@ class TextScreen(Dialog[None]):
 
     BINDINGS: ClassVar = [Binding("enter,q", "leave", "Close", show=False)]
 
-    def __init__(self, look: Look, title: str, text: Callable[[], Text]) -> None:
+    def __init__(self, look: Look, title: str, make: Callable[[int], list[Line]]) -> None:
         super().__init__(look, title)
-        self._make = text
+        self._make = make
 
     def inside(self) -> ComposeResult:
-        with VerticalScroll(can_focus=True):
-            yield Static(self._make(), classes="text")
+        yield Lines(self._make, palette=self.look.palette, id="lines")
 
     def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.query_one(".text", Static).update(self._make())
+        self.query_one(Lines).focus()
 
 
 class WhyScreen(TextScreen):
     """Why a recovered task got its verdict: commits, times, the rule."""
 
     def __init__(self, look: Look, row: RecoveryRow) -> None:
-        def text() -> Text:
-            runs: list[Run] = []
-            for label, value in explanation(row):
-                tone = f"bold {row.verdict.tone}" if label == "verdict" else ""
-                runs += [(label.ljust(13), "dim"), (value, tone), ("\n", "")]
-            return look.text(runs[:-1])
+        super().__init__(look, f"why: {row.name} {row.verdict.word}", lambda cells: why_lines(row, cells))
 
-        super().__init__(look, f"why: {row.name} {row.verdict.word}", text)
+
+def why_lines(row: RecoveryRow, cells: int) -> list[Line]:
+    lines: list[Line] = []
+    for label, value in explanation(row):
+        tone = f"bold {row.verdict.tone}" if label == "verdict" else ""
+        lines += _labelled([(label.ljust(13), "dim")], [(clean(value).replace("\n", " "), tone)], 13, cells)
+    return lines
+
+
+def _labelled(label: list[Run], body: list[Run], indent: int, cells: int) -> list[Line]:
+    """A label and its text, which hangs under itself where there is room for that."""
+    if cells < indent + 20:
+        return [*wrap(label, cells), *wrap(body, cells, first=[("  ", "")], rest=[("  ", "")])]
+    return wrap(body, cells, first=label, rest=[(" " * indent, "")])
 
 
 class HelpScreen(TextScreen):
     """Every key and command, from the registry."""
 
-    GROUPS: ClassVar = (
-        ("composer", "writing"), ("main", "the run"), ("app", "anywhere"), ("transcript", "in the transcript (F7)"),
-        ("inbox", "in the inbox (F3)"), ("tasks", "in the tasks (F4)"), ("recovery", "in the recovery card (F6)"),
-    )  # fmt: skip
-
     def __init__(self, look: Look, keymap: dict[str, str] | None = None) -> None:
-        super().__init__(look, "help", lambda: look.text(help_runs(self.GROUPS, keymap)))
+        super().__init__(look, "help", lambda cells: help_lines(cells, keymap))
 
 
-def help_runs(groups: Sequence[tuple[str, str]], keymap: dict[str, str] | None = None) -> list[Run]:
-    runs: list[Run] = []
-    for scope, title in groups:
-        runs += [(f"{title}\n", "bold live")]
+GROUPS = (
+    ("composer", "writing"),
+    ("main", "the run"),
+    ("app", "anywhere"),
+    ("transcript", "in the transcript (F7)"),
+    ("inbox", "in the inbox (F3)"),
+    ("tasks", "in the tasks (F4)"),
+    ("recovery", "in the recovery card (F6)"),
+)
+HELP_INDENT = 26
+
+
+def help_lines(cells: int, keymap: dict[str, str] | None = None) -> list[Line]:
+    lines: list[Line] = []
+    for scope, title in GROUPS:
+        if lines:
+            lines.append(Line())
+        lines.append(Line([(title, "bold live")]))
         for action in ACTIONS:
             if action.scope != scope:
                 continue
             keys = " ".join(key_label(key) for key in keys_of(action, keymap)[:2])
             slash = f"/{action.slash}" if action.slash else ""
             name = "  ".join(filter(None, (keys, slash)))
-            runs += [
-                (f"  {name:<24}", "bold"),
-                (action.title, ""),
-                (f"  {action.help}" if action.help else "", "dim"),
-                ("\n", ""),
-            ]
-        runs.append(("\n", ""))
-    return runs[:-1]
+            body: list[Run] = [(action.title, ""), (f"  {action.help}" if action.help else "", "dim")]
+            lines += _labelled([(f"  {name}".ljust(HELP_INDENT), "bold")], body, HELP_INDENT, cells)
+    return lines

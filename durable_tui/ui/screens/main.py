@@ -25,6 +25,7 @@ from durable_tui.ui.widgets.footer import FooterLine
 from durable_tui.ui.widgets.header import HeaderLine
 from durable_tui.ui.widgets.inbox import Inbox
 from durable_tui.ui.widgets.live import Live
+from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.panel import Panel
 from durable_tui.ui.widgets.recovery import RecoveryCard
 from durable_tui.ui.widgets.suggestions import Suggestions
@@ -124,7 +125,7 @@ class MainScreen(Screen[None]):
 
     def paint(self, changes: Changes) -> None:
         """Show what frames changed."""
-        if not self.is_mounted or not self._nodes:
+        if not self.is_attached or not self._nodes:
             return
         parts = changes.parts
         transcript = self.transcript
@@ -154,7 +155,7 @@ class MainScreen(Screen[None]):
         panel.set_rows(live)
         panel.set_class(self.model.busy, "-busy")
         self.header.show(self.model.header())
-        self.composer.border_subtitle = clean(self.model.hint())
+        self.composer.border_subtitle = plain(self.model.hint())
         self._paint_tabs(live, now)
         problem = self.model.problem
         banner = self.query_one("#banner", Static)
@@ -176,7 +177,7 @@ class MainScreen(Screen[None]):
 
     def tick(self) -> None:
         """Once a second, and faster while something runs: elapsed times move on."""
-        if not self.is_mounted:
+        if not self.is_attached or not self._nodes:
             return
         if self.model.busy or self.model.view.get("compactions"):
             self.paint_moving()

@@ -15,6 +15,7 @@ from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.screens.dialogs import Dialog, Look
 from durable_tui.ui.text.runs import Run
+from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.panel import Panel
 
 NEW = "new"
@@ -73,9 +74,9 @@ class SessionsScreen(Dialog[Any]):
         panel.set_rows(Rows(tuple(rows), "sessions", len(infos), empty="no session " + where))
         panel.key = next((row.key for row in rows if row.key is not None), None)
         box = self.query_one("#box")
-        box.border_title = f"{words.plural(len(infos), 'session')} {where}"
+        box.border_title = plain(f"{words.plural(len(infos), 'session')} {where}")
         other = "here" if self._everywhere else "everywhere"
-        box.border_subtitle = f"Enter open · Ctrl+N new · Tab {other} · Esc close"
+        box.border_subtitle = plain(f"Enter open · Ctrl+N new · Tab {other} · Esc close")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

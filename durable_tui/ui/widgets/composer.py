@@ -16,10 +16,12 @@ from textual.widgets import TextArea
 
 from durable_tui.ui.actions import bindings, complete_slash
 from durable_tui.ui.text.safe import clean
+from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.suggestions import Suggestion, Suggestions
 
 Mode = Literal["send", "follow_up"]
 DRAFT_DELAY = 0.25  # seconds without a change before a draft is committed
+DRAFT_LIMIT = 1.0  # seconds after which it is committed although the typing goes on
 BURST_GAP = 0.004  # seconds between keys that no hand makes
 BURST_KEYS = 6
 BURST_HOLD = 0.04  # how long an Enter inside a burst waits for what follows it
@@ -61,6 +63,7 @@ class Composer(TextArea):
         self._walk: int | None = None
         self._kept = ""  # what was written before walking
         self._draft_timer: Timer | None = None
+        self._changed_at: float | None = None  # the first change that is in no stored draft
         self._stored = ""
         self._burst = 0
         self._last_key = 0.0
@@ -105,10 +108,8 @@ class Composer(TextArea):
         self.tell(message)
 
     def tell(self, message: str) -> None:
-        from rich.markup import escape
-
         self.set_class(bool(message), "-error")
-        self.border_title = escape(clean(message).replace("\n", " ")[:200]) if message else ""
+        self.border_title = plain(message)
 
     # --- drafts ---------------------------------------------------------------------------------------------
 
@@ -118,7 +119,11 @@ class Composer(TextArea):
             self.tell("")
         if self._draft_timer is not None:
             self._draft_timer.stop()
-        self._draft_timer = self.set_timer(DRAFT_DELAY, self.store_draft)
+        now = time.monotonic()
+        if self._changed_at is None:
+            self._changed_at = now
+        wait = min(DRAFT_DELAY, self._changed_at + DRAFT_LIMIT - now)
+        self._draft_timer = self.set_timer(max(wait, 0.001), self.store_draft)
         self._suggest()
 
     def store_draft(self) -> None:
@@ -126,6 +131,7 @@ class Composer(TextArea):
         if self._draft_timer is not None:
             self._draft_timer.stop()
             self._draft_timer = None
+        self._changed_at = None
         text = self.text
         if text == self._stored or self.pending is not None:
             return

@@ -6,10 +6,17 @@ from collections.abc import Iterable
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.content import Content
 from textual.strip import Strip
 
 from durable_tui.ui.palette import Palette
 from durable_tui.ui.text.runs import Run, width
+from durable_tui.ui.text.safe import one_line
+
+
+def plain(text: str, limit: int = 300) -> Content:
+    """Data for a frame's title: one line, cleaned, never markup."""
+    return Content(one_line(text, limit))
 
 
 def strip_of(

@@ -16,7 +16,7 @@ from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.palette import Palette
 from durable_tui.ui.text.runs import Run, justify
 from durable_tui.ui.text.safe import clean
-from durable_tui.ui.widgets.paint import strip_of
+from durable_tui.ui.widgets.paint import plain, strip_of
 
 
 class Panel(ScrollView, can_focus=True):
@@ -46,7 +46,7 @@ class Panel(ScrollView, can_focus=True):
         """Show these rows; the cursor stays on its key."""
         changed = len(rows.rows) != len(self.rows)
         self.rows, self.empty = rows.rows, rows.empty
-        self.border_title = self.title_of(rows)
+        self.border_title = plain(self.title_of(rows))
         if self.key is not None and all(row.key != self.key for row in self.rows):
             self.key = None
         if changed or not self.virtual_size.height:
@@ -54,9 +54,7 @@ class Panel(ScrollView, can_focus=True):
         self.refresh()
 
     def title_of(self, rows: Rows) -> str:
-        from rich.markup import escape
-
-        return escape(clean(rows.title) + (f" · {rows.count}" if rows.count else ""))
+        return rows.title + (f" · {rows.count}" if rows.count else "")
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return max(len(self.rows), 1)
@@ -69,11 +67,9 @@ class Panel(ScrollView, can_focus=True):
         if not keyed:
             return
         at = self.cursor_row()
-        if at is None:
-            target = keyed[0] if direction > 0 else keyed[-1]
-        else:
-            further = [index for index in keyed if (index - at) * direction > 0]
-            target = (min(further) if direction > 0 else max(further)) if further else at
+        at = keyed[0] if at is None else at
+        further = [index for index in keyed if (index - at) * direction > 0]
+        target = (min(further) if direction > 0 else max(further)) if further else at
         self.key = self.rows[target].key
         self.scroll_to(
             y=max(0, min(target, self.scroll_offset.y)), animate=False
@@ -129,5 +125,15 @@ class Panel(ScrollView, can_focus=True):
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
-        self.border_subtitle = self.keys_shown if value and self.rows else ""
+        self._show_keys()
         self.refresh()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._show_keys()
+
+    def _show_keys(self) -> None:
+        """As many of the keys as fit into the corner, whole words only."""
+        parts = self.keys_shown.split(" · ") if self.has_focus and self.rows else []
+        while parts and len(" · ".join(parts)) > self.outer_size.width - 6:
+            parts.pop()
+        self.border_subtitle = plain(" · ".join(parts))

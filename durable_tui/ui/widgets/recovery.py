@@ -7,6 +7,7 @@ from typing import ClassVar
 from durable_tui.ui.actions import bindings
 from durable_tui.ui.adapter.recovery import Recovery, RecoveryRow
 from durable_tui.ui.adapter.rows import Row, Rows, recovery_rows
+from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.panel import Panel
 
 
@@ -42,7 +43,7 @@ class RecoveryCard(Panel):
         else:
             self.set_rows(recovery_rows(card, self.glyphs, self.scrollable_content_region.width or 100))
         self.set_class(self.folded, "-folded")
-        self.border_title = "" if self.folded else card.title
+        self.border_title = plain("" if self.folded else card.title)
         self._corner()
 
     def fold(self, folded: bool | None = None) -> bool:
@@ -63,7 +64,7 @@ class RecoveryCard(Panel):
             self.border_subtitle = ""
             return
         keys = "Enter why? · x fold" if not self.card.undecided else "Enter why?"
-        self.border_subtitle = f"{self.card.footing} · {keys if self.has_focus else 'F6: why?'}"
+        self.border_subtitle = plain(f"{self.card.footing} · {keys if self.has_focus else 'F6: why?'}")
 
     def on_resize(self) -> None:
         if not self.folded:

@@ -6,6 +6,7 @@ The line at the top is held by block and line, so that corrections above never m
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -21,7 +22,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from durable_tui.ui.actions import bindings
-from durable_tui.ui.adapter.blocks import Block, Head, Key
+from durable_tui.ui.adapter.blocks import Block, Head, Key, Prose
+from durable_tui.ui.adapter.chunks import Chunk
 from durable_tui.ui.adapter.model import Changes, Conversation
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.palette import Palette
@@ -31,7 +33,9 @@ from durable_tui.ui.text.wrap import wrap
 from durable_tui.ui.widgets.heights import Heights
 from durable_tui.ui.widgets.paint import restyle, strip_of
 
+log = logging.getLogger(__name__)
 CACHED = 400  # blocks whose lines are kept
+GONE = Block(("gone",), Prose(Chunk("")))
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -69,8 +73,11 @@ class Transcript(ScrollView, can_focus=True):
         return max(self.scrollable_content_region.width - 1, 1)
 
     def blocks(self, index: int) -> Block:
-        stable = self.conversation.blocks
-        return stable[index] if index < len(stable) else self.conversation.tail[index - len(stable)]
+        stable, tail = self.conversation.blocks, self.conversation.tail
+        if index < len(stable):
+            return stable[index]
+        # Frames are taken in at once and painted later: what is asked for in between may be gone already.
+        return tail[index - len(stable)] if index - len(stable) < len(tail) else GONE
 
     def attach(self, conversation: Conversation) -> None:
         """Show another conversation from its end."""
@@ -153,8 +160,8 @@ class Transcript(ScrollView, can_focus=True):
             return found[2]
         try:
             lines = layout(block, cells, self.glyphs, self.clock())
-        except Exception as error:  # noqa: BLE001 - a block that cannot be drawn must not take the screen, let alone the run, along
-            self.log.error(f"block {block.key}: {error!r}")
+        except Exception as error:
+            log.error("block %s cannot be shown", block.key, exc_info=error)
             lines = [Line(), Line([(f"  this part cannot be shown ({type(error).__name__})", "failed")], 2)]
         if index == 0 and lines and not lines[0].text and not self.has_older:
             lines = lines[1:]
@@ -297,7 +304,8 @@ class Transcript(ScrollView, can_focus=True):
             if inner < len(lines):
                 line = lines[inner]
                 runs, fill, indent = line.runs, line.fill, 0
-                if self.has_focus and self.blocks(index).key == self._current and line.text:
+                at_first = inner == (1 if len(lines) > 1 and not lines[0].text else 0)
+                if self.has_focus and at_first and self.blocks(index).key == self._current:
                     fill = "cursor-line"
         strip = strip_of(runs, cells, palette, base, fill=fill, indent=indent)
         selection = self.text_selection
@@ -384,7 +392,6 @@ class Transcript(ScrollView, can_focus=True):
                 self._select(index)
                 return
             index += direction
-        self._select(None)
         self.scroll_relative(y=direction, animate=False)
 
     def _select(self, index: int | None) -> None:

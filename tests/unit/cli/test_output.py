@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -15,21 +16,34 @@ from durable_tui.cli.output import BrokenOutput, Output, clean, one_line
 from durable_tui.host.jsonlines import json_line
 
 
-@pytest.fixture
-def pipe() -> Iterator[list[int]]:
-    """A small pipe in the place of descriptor 1; the list holds its reading end, until it is closed."""
+@contextlib.contextmanager
+def piped() -> Iterator[list[int]]:
+    """A small pipe in the place of descriptor 1, from inside the test, below pytest's own capture.
+
+    The list holds its reading end, until that is closed.
+    """
     reading, writing = os.pipe()
+    os.set_blocking(reading, False)
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096) if hasattr(fcntl, "F_SETPIPE_SZ") else None
     sys.stdout.flush()
     saved = os.dup(1)
     os.dup2(writing, 1)
     os.close(writing)
     ends = [reading]
-    yield ends
-    os.dup2(saved, 1)
-    os.close(saved)
-    for end in ends:
-        os.close(end)
+    try:
+        yield ends
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+        for end in ends:
+            os.close(end)
+
+
+def read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except BlockingIOError:
+        return b""
 
 
 def test_l07_no_consumer_sees_a_line_end_inside_a_line() -> None:
@@ -45,21 +59,21 @@ def test_terminal_text_has_no_control_sequences() -> None:
     assert one_line("a\n  b" + "x" * 200, 10) == "a bxxxxxx…"
 
 
-async def test_l02_a_slow_reader_holds_the_writer_and_not_the_loop(pipe: list[int]) -> None:
-    with Output() as output:
+async def test_l02_a_slow_reader_holds_the_writer_and_not_the_loop() -> None:
+    with piped() as pipe, Output() as output:
         writing = asyncio.ensure_future(output.text("x" * 20_000))
         await asyncio.sleep(0.05)
         assert not writing.done()
         got = b""
         while len(got) < 20_000:
-            got += os.read(pipe[0], 4096)
-            await asyncio.sleep(0)
+            got += read(pipe[0])
+            await asyncio.sleep(0.001)
         await writing
         assert got == b"x" * 20_000
 
 
-async def test_l05_a_reader_that_leaves_is_noticed_while_writing_and_while_not(pipe: list[int]) -> None:
-    with Output() as output:
+async def test_l05_a_reader_that_leaves_is_noticed_while_writing_and_while_not() -> None:
+    with piped() as pipe, Output() as output:
         gone = asyncio.Event()
         output.on_reader_gone(gone.set)
         await output.text("a line\n")
@@ -71,34 +85,30 @@ async def test_l05_a_reader_that_leaves_is_noticed_while_writing_and_while_not(p
         output.finish("last words", 1.0)
 
 
-async def test_l03_a_line_cut_off_by_a_stop_is_finished_before_the_last_one(pipe: list[int]) -> None:
-    with Output(json_lines=True) as output:
+async def test_l03_a_line_cut_off_by_a_stop_is_finished_before_the_last_one() -> None:
+    with piped() as pipe, Output(json_lines=True) as output:
         writing = asyncio.ensure_future(output.event({"long": "x" * 8000}))
         await asyncio.sleep(0.05)
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
-        first = os.read(pipe[0], 65536)
-        os.set_blocking(pipe[0], False)
+        first = read(pipe[0])
         last = json_line({"type": "exit"})
         thread = asyncio.get_running_loop().run_in_executor(None, output.finish, last, 5.0)
         rest = b""
         while not rest.endswith(last.encode()):
             await asyncio.sleep(0.01)
-            try:
-                rest += os.read(pipe[0], 65536)
-            except BlockingIOError:
-                continue
+            rest += read(pipe[0])
         await thread
     assert [set(json.loads(line)) for line in (first + rest).decode().splitlines()] == [{"long"}, {"type"}]
 
 
-def test_l03_what_others_write_to_descriptor_1_goes_to_stderr(pipe: list[int], capfd: pytest.CaptureFixture[str]) -> None:
-    with Output() as output:
+def test_l03_what_others_write_to_descriptor_1_is_not_on_stdout() -> None:
+    with piped() as pipe, Output() as output:
         os.write(1, b"stray")
         output.finish("mine", 1.0)
-    assert os.read(pipe[0], 100) == b"mine"
+        assert read(pipe[0]) == b"mine"
 
 
-def test_last_words_give_up_on_a_reader_that_does_not_read(pipe: list[int]) -> None:
-    with Output() as output:
+def test_last_words_give_up_on_a_reader_that_does_not_read() -> None:
+    with piped(), Output() as output:
         output.finish("x" * 100_000, 0.2)

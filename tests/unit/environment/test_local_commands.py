@@ -257,6 +257,42 @@ async def test_double_forked_and_forking_processes_are_ended(room: Room) -> None
     assert room.alive() == []
 
 
+# nothing after the interrupted command may run: `sleep` must not be seen to end before its shell
+NEXT = {
+    "plain": "sleep 30; touch after",
+    "nested": "sh -c 'sleep 30; touch after'; touch after",
+    "other session": "setsid -w sh -c 'sleep 30; touch after'; touch after",
+    "pipeline": "(sleep 30; touch after) | cat; touch after",
+    "loop": "while :; do sleep 30; touch after; done",
+}
+
+
+@pytest.mark.parametrize("way", ["timeout", "cancel"])
+@pytest.mark.parametrize("command", NEXT)
+async def test_an_ended_script_does_not_go_on_with_its_next_command(
+    room: Room, tmp_path: Path, command: str, way: str
+) -> None:
+    for _ in range(6):
+        if way == "timeout":
+            assert (await room.run(NEXT[command], timeout=0.1)).timed_out
+        else:
+            await cancel_after(0.1, asyncio.create_task(room.run(NEXT[command])))
+        assert not (tmp_path / "after").exists()
+
+
+async def test_nor_do_background_scripts_and_leftovers(room: Room, tmp_path: Path) -> None:
+    for _ in range(4):
+        await room.run("for i in 1 2 3 4; do (sleep 30; touch after) & done; echo started")
+        assert not (tmp_path / "after").exists()
+        task = asyncio.create_task(room.run("echo up; for i in 1 2 3 4; do (sleep 30; touch after) & done; wait"))
+        while b"up" not in room.output:
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(wait_until, lambda: len(find_leftovers(room.mark)) >= 9, 5)
+        assert await asyncio.to_thread(end_leftovers, find_leftovers(room.mark)) == []
+        await task
+        assert not (tmp_path / "after").exists()
+
+
 async def test_a_stopped_process_is_ended_too(room: Room) -> None:
     result = await room.run("kill -STOP $$", timeout=0.5)
     assert result.timed_out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import stat
 import subprocess
@@ -203,6 +204,32 @@ async def test_writing_works_where_files_cannot_be_nameless(tmp_path: Path, monk
     await at(tmp_path).write_bytes("f", b"two")
     assert names(tmp_path) == ["f"]
     assert (tmp_path / "f").read_bytes() == b"two"
+
+
+async def test_t37_only_the_temporary_files_of_dead_writers_are_swept(tmp_path: Path) -> None:
+    dead, living, other = (tmp_path / f".durable-tui-{letter * 32}.tmp" for letter in "0ab")
+    for path in (dead, living):
+        path.write_bytes(b"half")
+    other.symlink_to("target")
+    similar = tmp_path / ".durable-tui-notes.tmp"
+    similar.write_bytes(b"a user's")
+    with open(living, "rb+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        await at(tmp_path).write_bytes("f", b"x")
+        assert names(tmp_path) == sorted([living.name, other.name, similar.name, "f"])
+    await at(tmp_path).write_bytes("f", b"y")
+    assert names(tmp_path) == sorted([other.name, similar.name, "f"])
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+async def test_writers_in_one_directory_do_not_sweep_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nameless: bool
+) -> None:
+    if not nameless:
+        monkeypatch.setattr(os, "O_TMPFILE", 0)
+    content = {f"f{n}": b"%d" % n * 50_000 for n in range(40)}
+    await asyncio.gather(*(at(tmp_path).write_bytes(name, data) for name, data in content.items()))
+    assert {name: (tmp_path / name).read_bytes() for name in names(tmp_path)} == content
 
 
 async def test_t37_parents_are_made_or_refused(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ async def test_t27_a_timeout_keeps_the_output(bench: Bench) -> None:
     result = await run(bench, "for i in 1 2 3 4 5 6 7 8 9; do echo tick$i; sleep 1; done", timeout=2.5)
     assert result.is_error
     assert text_of(result).startswith("tick1\ntick2\ntick3\n\n[timed out after 2.5 s")
+    assert "tick4" not in text_of(result) and "Terminated" not in text_of(result)
 
 
 async def test_t27_death_by_signal_is_no_success(bench: Bench) -> None:

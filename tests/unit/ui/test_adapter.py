@@ -60,7 +60,11 @@ def kinds(blocks: list[Block]) -> list[type]:
 def test_entries_become_blocks() -> None:
     play = Play()
     play.append(user(2, "hello\nthere"))
-    play.append(assistant(3, {"type": "thinking", "thinking": "hmm"}, text("**hi**"), call("c1", "read", path="a.py"), stop="toolUse"))
+    play.append(
+        assistant(
+            3, {"type": "thinking", "thinking": "hmm"}, text("**hi**"), call("c1", "read", path="a.py"), stop="toolUse"
+        )
+    )
     assert kinds(play.model.blocks) == [Head, Said, Head, Thinking, Prose, Tool]
     assert play.model.first_said == "hello"
     assert play.tools()[0].summary == "a.py"
@@ -132,9 +136,13 @@ def test_ui_r01_no_spinner_without_a_live_task() -> None:
     play.append(assistant(3, call("c1", "bash", command="sleep 60"), stop="toolUse"))
     play.ops(["s", ["tools"], [{"callId": "c1", "name": "bash", "taskId": 8, "status": "running", "output": "x"}]])
     model = ScreenModel(play.model)
-    model.apply_tasks(FakeFrame({"tasks": [{"id": 8, "kind": "pi.tool", "status": "running", "startedAt": 5}]}, [], 2, 2))
+    model.apply_tasks(
+        FakeFrame({"tasks": [{"id": 8, "kind": "pi.tool", "status": "running", "startedAt": 5}]}, [], 2, 2)
+    )
     assert play.tools()[0].state == "running"
-    model.apply_tasks(FakeFrame({"tasks": [{"id": 8, "kind": "pi.tool", "status": "pending", "startedAt": 5}]}, [], 3, 3))
+    model.apply_tasks(
+        FakeFrame({"tasks": [{"id": 8, "kind": "pi.tool", "status": "pending", "startedAt": 5}]}, [], 3, 3)
+    )
     assert play.tools()[0].state == "unfinished"
     assert UNICODE["busy"] not in play.shown()
     assert all(UNICODE["busy"] not in run for row in model.live(10).rows for run, _ in row.left)
@@ -159,7 +167,9 @@ def test_ui_d02_d03_interrupted_calls_say_what_is_known_and_show_the_policy() ->
     play.append(assistant(3, call("c1", "bash", command="deploy"), stop="toolUse"))
     body = "partial\n<harness>\n[error] Tool bash was interrupted and may have partially run\n</harness>"
     play.append(result(5, "c1", "bash", body, error="interrupted", task=8))
-    play.ops(["s", ["recovery"], {"deaths": [death(found(8, "pi.tool", "execute", "bash deploy", "interrupted", entry=5))]}])
+    play.ops(
+        ["s", ["recovery"], {"deaths": [death(found(8, "pi.tool", "execute", "bash deploy", "interrupted", entry=5))]}]
+    )
     [tool] = play.tools()
     assert tool.state == "interrupted" and tool.result == "partial"
     assert "interrupted by a crash at" in play.shown()
@@ -192,7 +202,9 @@ def test_ui_r05_a_whole_view_rebuilds_and_keeps_older_pages_that_join() -> None:
 
 
 def test_ui_s10_a_result_whose_call_is_on_an_older_page_joins_it_when_that_comes() -> None:
-    play = Play(empty_view(entries=[{**result(10, "c1", "read", "x"), "seq": 10}, {**user(11, "next"), "seq": 11}], first=False))
+    play = Play(
+        empty_view(entries=[{**result(10, "c1", "read", "x"), "seq": 10}, {**user(11, "next"), "seq": 11}], first=False)
+    )
     assert [tool.summary for tool in play.tools()] == ["(called above)"]
     play.model.prepend([{**assistant(9, call("c1", "read", path="a")), "seq": 9}])
     assert play.model.orphans_joined
@@ -214,7 +226,13 @@ def test_results_after_paging_find_their_calls() -> None:
 @pytest.mark.parametrize("kind", ["pi.reset", "pi.compaction", "pi.system", "my.note"])
 def test_other_entries_become_markers(kind: str) -> None:
     play = Play()
-    message = {"role": "system", "content": "", "sections": {"preamble": "be good", "old": None}, "toolsAdded": [{"name": "read"}], "timestamp": 1}
+    message = {
+        "role": "system",
+        "content": "",
+        "sections": {"preamble": "be good", "old": None},
+        "toolsAdded": [{"name": "read"}],
+        "timestamp": 1,
+    }
     if kind == "pi.compaction":
         message = {"role": "user", "content": "the summary", "timestamp": 1}
     record: dict[str, Any] = {"id": 4, "conversationId": 1, "kind": kind, "data": {"reason": "manual"}}

@@ -102,7 +102,13 @@ def test_ui_t07_no_color_and_poor_terminals_choose_for_themselves(monkeypatch: p
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("x = ", "cannot be read"), ('primary = "#fff"\nfoo = 1', "foo"), ('dark = true', "primary"), ('primary = "nocolour"', "no colour"), ('primary = "#fff"\n[tokens]\nbad = "#fff"', "tokens.bad")],
+    [
+        ("x = ", "cannot be read"),
+        ('primary = "#fff"\nfoo = 1', "foo"),
+        ("dark = true", "primary"),
+        ('primary = "nocolour"', "no colour"),
+        ('primary = "#fff"\n[tokens]\nbad = "#fff"', "tokens.bad"),
+    ],
 )
 def test_a_broken_theme_names_file_and_key(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "mine.toml"

@@ -32,7 +32,14 @@ def test_every_verdict_of_the_contract_has_words() -> None:
 
 
 def test_recovery_rows_before_and_after_the_verdict() -> None:
-    value = {"deaths": [death(found(8, "pi.tool", "execute", "edit a.json"), found(3, "pi.generation", "tools", "asking m", "woken", seq=101))]}
+    value = {
+        "deaths": [
+            death(
+                found(8, "pi.tool", "execute", "edit a.json"),
+                found(3, "pi.generation", "tools", "asking m", "woken", seq=101),
+            )
+        ]
+    }
     card = recovery(value, epoch=2)
     assert card.undecided == 1
     assert [row.verdict.word for row in card.rows] == ["found", "woken"]
@@ -78,7 +85,9 @@ def test_live_rows_of_a_run() -> None:
 
 
 def test_a02_retry_counts_down_with_its_error() -> None:
-    view = empty_view(run={"taskId": 5, "inputs": []}, generation={"attempt": 2, "retry": {"at": NOW + 4000, "error": "503 busy"}})
+    view = empty_view(
+        run={"taskId": 5, "inputs": []}, generation={"attempt": 2, "retry": {"at": NOW + 4000, "error": "503 busy"}}
+    )
     lines = texts(live_rows(view, {}, NOW))
     assert "in 4.0 s" in lines[0] and "503 busy" in lines[1]
     assert state_of(view, {}) == "retrying"
@@ -93,7 +102,9 @@ def test_times_count_from_this_process() -> None:
 def test_ui_q01_q11_waiting_and_parked_items_are_marked() -> None:
     lines = texts(inbox_rows(recovered_scene().root.view))
     assert lines[0].startswith("steer ") and lines[1].startswith("follow-up ") and lines[2].startswith("parked ")
-    view = empty_view(inbox={"items": [{"id": 1, "mode": "followUp", "content": [{"type": "text", "text": "x"}], "parked": True}]})
+    view = empty_view(
+        inbox={"items": [{"id": 1, "mode": "followUp", "content": [{"type": "text", "text": "x"}], "parked": True}]}
+    )
     assert state_of(view, {}) == "parked"
 
 
@@ -112,7 +123,14 @@ def test_ui_s07_many_tasks_show_the_first_and_a_count() -> None:
 
 
 def test_blocked_and_restarted_tasks_say_why() -> None:
-    task: dict[str, Any] = {"id": 7, "kind": "pi.tool", "status": "pending", "blocked": "restart_limit", "restarts": 5, "conversationId": 1}
+    task: dict[str, Any] = {
+        "id": 7,
+        "kind": "pi.tool",
+        "status": "pending",
+        "blocked": "restart_limit",
+        "restarts": 5,
+        "conversationId": 1,
+    }
     [line] = texts(task_rows([task], 1))
     assert "died too often" in line and "5 restarts" in line
 
@@ -144,7 +162,15 @@ def test_ascii_glyphs_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("milliseconds", "shown"), [(100, "0.1 s"), (9_900, "9.9 s"), (42_000, "42 s"), (200_000, "3 min 20 s"), (7_500_000, "2 h 5 min"), (-5, "0.0 s")]
+    ("milliseconds", "shown"),
+    [
+        (100, "0.1 s"),
+        (9_900, "9.9 s"),
+        (42_000, "42 s"),
+        (200_000, "3 min 20 s"),
+        (7_500_000, "2 h 5 min"),
+        (-5, "0.0 s"),
+    ],
 )
 def test_elapsed(milliseconds: int, shown: str) -> None:
     assert words.elapsed(milliseconds) == shown
