@@ -124,7 +124,9 @@ def models() -> list[Finding]:
     chosen = host.env.get("DURABLE_TUI_MODEL") or host.config.model or known.default()
     if chosen:
         problem = known.problem(chosen)
-        found.append(Finding("problem" if problem else "ok", f"default model {chosen}{': ' + problem if problem else ''}"))
+        found.append(
+            Finding("problem" if problem else "ok", f"default model {chosen}{': ' + problem if problem else ''}")
+        )
     else:
         found.append(Finding("note", f"no model to ask yet: {HOW_TO_GET_A_MODEL}"))
     return found

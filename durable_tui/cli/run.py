@@ -31,7 +31,7 @@ async def body(options: Any, output: Output) -> Exit:
     if options.request_id is not None and not options.request_id.strip():
         raise UsageError("--request-id is empty; give a name that stays the same when the command is repeated")
     if prompt is None and options.session is None and not options.newest:
-        raise UsageError('there is no prompt; give one, or - to read it from standard input, or a --session to resume')
+        raise UsageError("there is no prompt; give one, or - to read it from standard input, or a --session to resume")
     if prompt == "-":
         prompt = read_prompt()
     directory = working_directory(options.directory)
@@ -150,5 +150,3 @@ async def answer_text(opened: Opened, entry_id: int | None) -> str:
 
 def with_submission(ended: Exit, submission_id: int) -> Exit:
     return Exit(ended.status, ended.reason, ended.message, submission_id)
-
-

@@ -63,7 +63,8 @@ async def facts(path: Path) -> dict[str, Any]:
     """What a listing shows of one session, without its state: that depends on who lives (see `catalogue`).
 
     Keys: `title?`, `cwd`, `createdAt`, `updatedAt`, `model?`, `unfinished`, `queued`, `cost?`, `opening?` (the newest
-    owner's row when it did not close in order), `newer?` (a sentence: only read, never owned), or `problem` and `message` for a file that cannot be read.
+    owner's row when it did not close in order), `newer?` (a sentence: only read, never owned); or `problem` and
+    `message` for a file that cannot be read.
     """
     try:
         async with reading(path) as storage:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual import events
+
 from durable_tui.ui.actions import bindings
 from durable_tui.ui.adapter.recovery import Recovery, RecoveryRow
 from durable_tui.ui.adapter.rows import Row, Rows, recovery_rows
@@ -44,7 +46,7 @@ class RecoveryCard(Panel):
             self.set_rows(recovery_rows(card, self.glyphs, self.scrollable_content_region.width or 100))
         self.set_class(self.folded, "-folded")
         self.border_title = plain("" if self.folded else card.title)
-        self._corner()
+        self._show_keys()
 
     def fold(self, folded: bool | None = None) -> bool:
         """Fold or unfold; refused while a row is undecided."""
@@ -59,17 +61,13 @@ class RecoveryCard(Panel):
         key = self.chosen_key()
         return next((row for row in self.card.rows if row.key == key), None)
 
-    def _corner(self) -> None:
+    def _show_keys(self) -> None:
         if self.folded:
             self.border_subtitle = ""
             return
         keys = "Enter why? · x fold" if not self.card.undecided else "Enter why?"
         self.border_subtitle = plain(f"{self.card.footing} · {keys if self.has_focus else 'F6: why?'}")
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         if not self.folded:
             self.redraw()
-
-    def watch_has_focus(self, value: bool) -> None:
-        super().watch_has_focus(value)
-        self._corner()

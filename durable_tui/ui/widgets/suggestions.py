@@ -45,8 +45,11 @@ class Suggestions(Panel, can_focus=False):
         ]
         self.set_rows(Rows(tuple(rows)))
         self.border_title = ""
-        self.border_subtitle = "Tab take · Esc close"
+        self._show_keys()
         self.display = True
+
+    def _show_keys(self) -> None:
+        self.border_subtitle = "Tab take · Esc close"
 
     def chosen(self) -> Suggestion | None:
         return self.items[self.key] if self.open and self.key is not None and self.key < len(self.items) else None

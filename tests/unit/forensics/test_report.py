@@ -15,7 +15,7 @@ from durable_tui.forensics.blocks import blocks, call_summary
 from durable_tui.host.opening import Host, open_session
 from durable_tui.host.reading import reading
 
-EVIL = "<script>alert(1)</script> [bold] ``` & \"quotes\" \u2028 \x1b[31m"
+EVIL = '<script>alert(1)</script> [bold] ``` & "quotes" \u2028 \x1b[31m'
 
 
 @pytest.fixture
@@ -100,7 +100,12 @@ def test_records_4_a_task_row_takes_the_verdict_of_its_newest_death() -> None:
         "state": {"status": "terminal", "outcome": {"status": "failed", "error": {"message": "interrupted"}}},
     }  # fmt: skip
     found = report.task_row(task, newest[4])
-    assert (found["outcome"], found["verdict"], found["seq"], found["detail"]) == ("failed", "interrupted", 9, "interrupted")
+    assert (found["outcome"], found["verdict"], found["seq"], found["detail"]) == (
+        "failed",
+        "interrupted",
+        9,
+        "interrupted",
+    )
     lines = list(report.recovery_lines(recovery))
     assert lines[0].startswith("pid 1 on h died; last commit #3 at ")
     assert lines[3] == "  T4 edit a (pi.tool execute) → interrupted by 10 in #9"
@@ -115,7 +120,10 @@ def test_entries_of_every_kind_have_their_pieces() -> None:
     assert of("pi.reset") == [("mark", "reset", "the context starts anew here")]
     assert of("pi.compaction", data={"reason": "manual"})[0][2] == "older entries were summarised (manual)"
     failed = {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}], "stopReason": "error"}
-    assert of("pi.assistant", {**failed, "errorMessage": "503"}) == [("thinking", "thinking", "hm"), ("error", "error", "503")]
+    assert of("pi.assistant", {**failed, "errorMessage": "503"}) == [
+        ("thinking", "thinking", "hm"),
+        ("error", "error", "503"),
+    ]
     image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
     assert of("pi.user", {"role": "user", "content": [image]}) == [("user", "you", "[image image/png, 3 bytes]")]
     result = {
@@ -126,4 +134,6 @@ def test_entries_of_every_kind_have_their_pieces() -> None:
     assert of("pi.tool-result", result, data=warned) == [
         ("result", "edit, 1.5 s", "ok"), ("result", "diff", "-a\n+b"), ("mark", "warn", "cut"),
     ]  # fmt: skip
-    assert call_summary({"x": 1}) == '{"x": 1}' and call_summary({}) == "" and call_summary({"command": "a\n b"}) == "a b"
+    assert (
+        call_summary({"x": 1}) == '{"x": 1}' and call_summary({}) == "" and call_summary({"command": "a\n b"}) == "a b"
+    )

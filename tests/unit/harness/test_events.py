@@ -192,7 +192,15 @@ def test_contract_8_8_a_steer_and_a_handover_stay_one_run_new_inputs_make_anothe
     steered = story.step(["s", ["run"], {"taskId": 9, "inputs": [1, 5]}])
     assert types(steered) == ["submission", "turn_end", "turn_start"]
     another = story.step(["s", ["run"], {"taskId": 12, "inputs": [11]}])
-    assert types(another) == ["submission", "submission", "submission", "turn_end", "run_end", "run_start", "turn_start"]
+    assert types(another) == [
+        "submission",
+        "submission",
+        "submission",
+        "turn_end",
+        "run_end",
+        "run_start",
+        "turn_start",
+    ]
     assert another[4]["inputs"] == [1, 5] and another[5]["inputs"] == [11]
 
 
@@ -218,11 +226,15 @@ def test_records_6_retries_polls_compactions_and_the_inbox() -> None:
 def test_contract_15_one_recovery_event_per_verdict() -> None:
     row = {"taskId": 4, "conversationId": 1, "kind": "pi.tool", "phase": "execute", "doing": "edit a"}
     story = Story()
-    story.view = apply_ops(story.view, [["s", ["recovery", "deaths"], [{"foundBy": 2, "tasks": [row, {**row, "taskId": 5}]}]]])
+    story.view = apply_ops(
+        story.view, [["s", ["recovery", "deaths"], [{"foundBy": 2, "tasks": [row, {**row, "taskId": 5}]}]]]
+    )
     story.start()
     decided = story.step(["s", ["recovery", "deaths", 0, "tasks", 0], {**row, "verdict": "rerun", "seq": 1}])
     assert decided == [{"type": "recovery", "seq": 1, "task": {**row, "verdict": "rerun", "seq": 1}}]
-    rest = story.step(["s", ["recovery", "deaths", 0, "tasks", 1], {**row, "taskId": 5, "verdict": "blocked", "seq": 2}])
+    rest = story.step(
+        ["s", ["recovery", "deaths", 0, "tasks", 1], {**row, "taskId": 5, "verdict": "blocked", "seq": 2}]
+    )
     assert [event["task"]["taskId"] for event in rest] == [5]
 
 

@@ -54,6 +54,7 @@ async def test_records_7_running_unfinished_damaged_and_newer(host: Host, tmp_pa
     path = host.catalogue.new_path()
     opened = await open_session(host, path, directory=str(tmp_path))
     await opened.root.submit("go")
+
     async def listed() -> dict[Path, Any]:
         return {info.path: info for info in await Catalogue(host.paths).list()}
 

@@ -12,7 +12,9 @@ GOOD = "from durable_tui import Extension\nextension = Extension('mine')\n"
 
 def test_design_5_good_ones_are_installed_and_bad_ones_named_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "a_good.py").write_text(GOOD)
-    (tmp_path / "b_two.py").write_text("from durable_tui import Extension\nextension = [Extension('x'), Extension('y')]\n")
+    (tmp_path / "b_two.py").write_text(
+        "from durable_tui import Extension\nextension = [Extension('x'), Extension('y')]\n"
+    )
     (tmp_path / "c_raises.py").write_text("\n\nraise RuntimeError('no')\n")
     (tmp_path / "d_syntax.py").write_text("\ndef\n")
     (tmp_path / "e_empty.py").write_text("")

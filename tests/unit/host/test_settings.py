@@ -62,7 +62,11 @@ def test_design_3_no_file_means_the_defaults(tmp_path: Path) -> None:
         ("[settings]\nrestart_limit = true", 2, "restart_limit: must be a whole number"),
         ("[settings]\n\ndurabilty = 'power'", 3, "did you mean durability?"),
         ("[settings]\ndurability = 'fast'", 2, 'must be one of "process", "intents", "power", not "fast"'),
-        ("[settings]\nretry = {max_retrys = 1}", 2, "retry.max_retrys: is not known; did you mean max_retries or max_delay?"),
+        (
+            "[settings]\nretry = {max_retrys = 1}",
+            2,
+            "retry.max_retrys: is not known; did you mean max_retries or max_delay?",
+        ),
         ("[settings.retry]\nbase_delay = -1", 2, "settings.retry.base_delay: must be a number of at least 0"),
         ("[settings.retry]\nbase_delay = inf", 2, "settings.retry.base_delay"),
         ("[settings]\nretry = 3", 2, "settings.retry: must be a table"),
