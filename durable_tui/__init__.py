@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from durable_tui.lazy import lazy
 
 if TYPE_CHECKING:
     from durable_tui.harness.extension import Extension, Registry, Section, Tool, ToolCall, ToolError, ToolResult, tool
@@ -16,20 +17,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "ConversationBusy": "durable_tui.harness.inbox",
-    "Extension": "durable_tui.harness.extension",
-    "Harness": "durable_tui.harness.harness",
-    "ReadAfterWrite": "durable_tui.session.errors",
-    "Registry": "durable_tui.harness.extension",
-    "Section": "durable_tui.harness.extension",
-    "SessionLocked": "durable_tui.storage.errors",
-    "Settings": "durable_tui.harness.settings",
-    "StorageRejected": "durable_tui.storage.errors",
-    "Tool": "durable_tui.harness.extension",
-    "ToolCall": "durable_tui.harness.extension",
-    "ToolError": "durable_tui.harness.extension",
-    "ToolResult": "durable_tui.harness.extension",
-    "tool": "durable_tui.harness.extension",
+    "ConversationBusy": "harness.inbox",
+    "Extension": "harness.extension",
+    "Harness": "harness.harness",
+    "ReadAfterWrite": "session.errors",
+    "Registry": "harness.extension",
+    "Section": "harness.extension",
+    "SessionLocked": "storage.errors",
+    "Settings": "harness.settings",
+    "StorageRejected": "storage.errors",
+    "Tool": "harness.extension",
+    "ToolCall": "harness.extension",
+    "ToolError": "harness.extension",
+    "ToolResult": "harness.extension",
+    "tool": "harness.extension",
 }
 
 __all__ = [
@@ -51,13 +52,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(place), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy(__name__, _PLACES)
 
 
 def __dir__() -> list[str]:

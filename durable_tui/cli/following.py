@@ -45,18 +45,36 @@ class Follower:
         self.reason = ""
         self.parked_tasks: list[int] = []
         self._task: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
+        self._told: set[str] = set()
 
     async def __aenter__(self) -> Follower:
         self._task = asyncio.create_task(self._follow(), name="follow")
+        self._reporting = asyncio.create_task(self._report(), name="report")
         await self._started.wait()  # what is done from here on is told as events, not as part of the snapshot
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._progress.stop()
+        for task in (self._task, self._reporting):
+            if task is not None:
+                task.cancel()
         if self._task is not None:
-            self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+        self._tell_reports()
+
+    async def _report(self) -> None:
+        """Steps, hooks and sections that failed are warnings; a step that could not be stored moves no watch."""
+        while True:
+            await asyncio.sleep(1.0)
+            self._tell_reports()
+
+    def _tell_reports(self) -> None:
+        for text in self._harness.reports:
+            if text not in self._told:
+                self._told.add(text)
+                note(f"durable-tui: {text}")
 
     @property
     def task(self) -> asyncio.Task[None]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from durable_tui.environment.base import (
     Environment,
@@ -13,6 +12,7 @@ from durable_tui.environment.base import (
     FileInfo,
     ProcessResult,
 )
+from durable_tui.lazy import lazy
 
 if TYPE_CHECKING:
     from durable_tui.environment.leftovers import Leftover, end_leftovers, find_leftovers
@@ -39,7 +39,4 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
+__getattr__ = lazy(__name__, _LAZY)

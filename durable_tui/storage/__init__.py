@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from durable_tui.lazy import lazy
 from durable_tui.storage.errors import (
     Fenced,
     SessionLocked,
@@ -37,10 +38,4 @@ __all__ = [
 _LAZY = {"MemoryStorage": "memory", "SqliteStorage": "sqlite", "Storage": "protocol"}
 
 
-def __getattr__(name: str) -> Any:
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{module}"), name)
+__getattr__ = lazy(__name__, _LAZY)

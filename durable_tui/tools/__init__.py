@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from durable_tui.lazy import lazy
 
 if TYPE_CHECKING:
     from durable_tui.tools.coding import CodingTools
@@ -10,9 +12,4 @@ if TYPE_CHECKING:
 __all__ = ["CodingTools"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "CodingTools":
-        from durable_tui.tools.coding import CodingTools
-
-        return CodingTools
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__, {"CodingTools": "coding"})
