@@ -17,9 +17,10 @@ from durable_tui.environment.base import (
     FileInfo,
     ProcessResult,
 )
-from durable_tui.environment.process import Command, shell, uninterrupted
+from durable_tui.environment.process import Command, shell
 from durable_tui.environment.spill import Spill
 from durable_tui.environment.variables import RUN_MARK, SESSION_MARK, TASK_MARK, command_variables
+from durable_tui.session.uninterrupted import uninterrupted
 
 
 class LocalEnvironment:
@@ -62,14 +63,12 @@ class LocalEnvironment:
 
     async def write_bytes(self, path: str, content: bytes) -> None:
         stop = threading.Event()
-        writing = asyncio.ensure_future(asyncio.to_thread(files.write_atomic, self.resolve(path), content, stop))
-        try:
-            await asyncio.shield(writing)
-        except asyncio.CancelledError:
-            # the thread cannot be cancelled: it is told to give up, and nothing may go on behind the caller's back
-            stop.set()
-            await uninterrupted(asyncio.wait([writing]))
-            raise
+        work = asyncio.to_thread(files.write_atomic, self.resolve(path), content, stop)
+        # the thread cannot be cancelled: it is told to give up, and nothing may go on behind the caller's back
+        writing, cancelled = await uninterrupted(work, stop.set)
+        if cancelled:
+            raise asyncio.CancelledError
+        writing.result()
 
     async def run(
         self,

@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from durable_tui.environment.base import EnvironmentFailed, ProcessResult
@@ -21,6 +21,7 @@ from durable_tui.environment.files import reason
 from durable_tui.environment.leftovers import kill_marked
 from durable_tui.environment.spill import Spill
 from durable_tui.environment.variables import MARKS, RUN_MARK
+from durable_tui.session.uninterrupted import uninterrupted
 
 SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
 READ_BYTES = 256 * 1024
@@ -84,7 +85,10 @@ class Command:
             return self._result()
         finally:
             # also when all went well: this reaps the supervisor and closes what is open
-            await uninterrupted(self._finish(work), self._hurry)
+            finishing, cancelled = await uninterrupted(self._finish(work), self._hurry)
+            finishing.result()
+            if cancelled:
+                raise asyncio.CancelledError
 
     def _limit(self) -> float | None:
         return None if self._timeout is None else self._timeout + PATIENCE
@@ -251,18 +255,3 @@ class Command:
             pause = min(pause * 2, 0.05)
         if self._status is None:
             await asyncio.to_thread(kill_marked, RUN_MARK, self._variables[RUN_MARK])
-
-
-async def uninterrupted(work: Awaitable[object], on_cancel: Callable[[], None] = lambda: None) -> None:
-    """Await `work` to its end, however often the caller is cancelled; then the cancellation goes on."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            on_cancel()
-    task.result()
-    if cancelled is not None:
-        raise cancelled

@@ -75,10 +75,12 @@ class Catalogue:
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
+        self._folder = paths.sessions.resolve()  # one name for a session, whatever links lead to it
 
     def new_path(self) -> Path:
         """Where a new session goes; makes the folder."""
-        return self.paths.make_sessions() / f"{new_id()}{SUFFIX}"
+        self.paths.make_sessions()
+        return self._folder / f"{new_id()}{SUFFIX}"
 
     async def list(self, cwd: str | None = None) -> list[SessionInfo]:
         """The sessions of a directory (None: all), newest first; damaged ones always, being nobody knows whose."""
@@ -105,6 +107,11 @@ class Catalogue:
         item = await facts(path)
         await asyncio.to_thread(self._store, {str(path): (stamp_of(path) or "", item)}, set())
         return await asyncio.to_thread(describe, path, item)
+
+    async def remember(self, path: Path) -> None:
+        """Keep in mind that there is a session outside our folder; what it holds is read when it is listed."""
+        if path.parent != self._folder:
+            await asyncio.to_thread(self._store, {str(path): ("", {})}, set())
 
     async def newest(self, cwd: str) -> SessionInfo | None:
         """The session of a directory that was used last, damaged ones aside."""
@@ -142,16 +149,16 @@ class Catalogue:
         """Session files with their stamps: those in our folder, and those elsewhere that were opened before."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             try:
-                names = sorted(os.listdir(self.paths.sessions))
+                names = sorted(os.listdir(self._folder))
             except PermissionError as error:
-                raise HostError(f"{self.paths.sessions}: cannot be read ({error.strerror})") from None
+                raise HostError(f"{self._folder}: cannot be read ({error.strerror})") from None
             for name in names:
                 if name.endswith(SUFFIX) and not name.startswith("."):
-                    path = self.paths.sessions / name
+                    path = self._folder / name
                     stamp = stamp_of(path)
                     if stamp is not None:
                         yield path, stamp
-        inside = str(self.paths.sessions) + os.sep
+        inside = str(self._folder) + os.sep
         for text in known:
             if not text.startswith(inside):
                 stamp = stamp_of(Path(text))

@@ -149,6 +149,7 @@ async def open_session(
         harness.on_problem(lambda problem: opened.problem.set() if problem else opened.problem.clear())
         if harness.session_problem:
             opened.problem.set()
+        await host.catalogue.remember(path)
         return opened
     except BaseException:
         if harness is not None:

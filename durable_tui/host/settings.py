@@ -28,6 +28,8 @@ class Config:
     providers: dict[str, dict[str, Any]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
+    keys: dict[str, str] = field(default_factory=dict)  # action id to keys, for the screen
+    screen: dict[str, Any] = field(default_factory=dict)  # theme, ascii
 
     @property
     def durability(self) -> Durability:
@@ -140,7 +142,8 @@ INNER_RULES: dict[str, dict[str, Rule]] = {
     },
     "limits": {"turns": _number(0, whole=True), "cost": _number(0)},
 }
-TOP_RULES: dict[str, Rule] = {"model": MODEL, "providers": TABLE, "settings": TABLE}
+SCREEN_RULES: dict[str, Rule] = {"theme": TEXT, "ascii": FLAG}
+TOP_RULES: dict[str, Rule] = {"model": MODEL, "providers": TABLE, "settings": TABLE, "keys": TABLE, "screen": TABLE}
 
 
 def load_config(path: Path) -> Config:
@@ -182,8 +185,11 @@ def parse_config(text: str, path: Path) -> Config:
     for key, rules in INNER_RULES.items():
         if key in settings:
             checker.table(settings[key], rules, ("settings", key))
+    keys, screen = data.get("keys", {}), data.get("screen", {})
+    checker.table(keys, dict.fromkeys(keys, TEXT), ("keys",))
+    checker.table(screen, SCREEN_RULES, ("screen",))
     providers = {name: _resolved(provider, path) for name, provider in data.get("providers", {}).items()}
-    return Config(model=data.get("model"), providers=providers, settings=settings, path=path)
+    return Config(model=data.get("model"), providers=providers, settings=settings, path=path, keys=keys, screen=screen)
 
 
 def _resolved(provider: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 def __getattr__(name: str) -> Any:
     if name == "run_screen":
-        from durable_tui.ui.app import run_screen
+        from durable_tui.ui.run import run_screen
 
         return run_screen
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,7 @@ def main() -> int:
     except ValueError as error:
         print(f"durable-tui: {error}", file=sys.stderr)
         return 2
-    from durable_tui.ui.app import run_screen
+    from durable_tui.ui.run import run_screen
 
     return run_screen(options)
 

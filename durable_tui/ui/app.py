@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar
 
-from textual.app import App
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerState
@@ -22,14 +21,14 @@ from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.model import Changes
 from durable_tui.ui.adapter.rows import Row
 from durable_tui.ui.adapter.screen import ScreenModel
-from durable_tui.ui.commands import CommandError, Commands, home
-from durable_tui.ui.glyphs import ASCII, UNICODE
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.appearance import Appearance
+from durable_tui.ui.commands import Commands, home
+from durable_tui.ui.place_commands import CommandError
 from durable_tui.ui.providers import ActionProvider
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
 from durable_tui.ui.screens.sessions import NEW, SessionsScreen
-from durable_tui.ui.session import TOUR, Session, choose_path, follow_at, make_session, open_at
+from durable_tui.ui.session import TOUR, Session, choose_path, exit_status, follow_at, make_session, open_at
 from durable_tui.ui.text.runs import Run
 from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.composer import Composer
@@ -43,7 +42,7 @@ PAGE = 200
 UNASKED = "Commands the model runs are not asked about first: they run at once, and may change files."
 
 
-class DurableApp(App[int]):
+class DurableApp(Appearance):
     """`opener` opens a session for the screen; the host's unless a test gives another."""
 
     TITLE = "durable-tui"
@@ -68,16 +67,11 @@ class DurableApp(App[int]):
         theme: str | None = None,
         now: Callable[[], int] | None = None,
     ) -> None:
-        self.glyphs = ASCII if ascii_only else UNICODE
-        self._palette: Palette | None = None
-        self._palette_of = ""
-        super().__init__()
+        super().__init__(ascii_only=ascii_only, theme=theme, host=host)
         self.options = options
-        self.host = host
         self.now = now or (lambda: int(time.time() * 1000))
         self._live_clock = now is None
         self._opener = opener or self._open_by_host
-        self._wanted_theme = theme
         self.session: Session | None = None
         self.keymap: dict[str, str] = {}
         self.commands = Commands(self)
@@ -87,78 +81,15 @@ class DurableApp(App[int]):
         self.broken = ""  # why the screen itself ended, "" when it did not fail
         self._tried: Path | None = None  # the session last asked for, to follow it when it is owned elsewhere
         self.failure: tuple[int, str] | None = None  # status and words when no session could be opened
-        self._loaded: dict[str, theme_files.Loaded] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._said: Timer | None = None
-        self._load_themes()
-        self._begin_theme()
 
     def _main_screen(self, model: ScreenModel) -> MainScreen:
         return MainScreen(model, palette=self.palette, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
 
-    # --- themes ---------------------------------------------------------------------------------------------
-
-    def _load_themes(self) -> list[str]:
-        folders = [theme_files.shipped_folder()]
-        if self.host is not None:
-            folders.append(self.host.paths.themes)
-        self._loaded, problems = theme_files.load_all(folders)
-        for loaded in self._loaded.values():
-            self.register_theme(loaded.theme)
-        return problems
-
-    def _begin_theme(self) -> None:
-        """Take the first theme before the style sheets are read: a change afterwards reads all of them again."""
-        self.set_reactive(App.theme, theme_files.choose(self._wanted_theme, self._loaded))
-        dark = self.current_theme.dark
-        for name, wanted in ((f"-theme-{self.theme}", True), ("-dark-mode", dark), ("-light-mode", not dark)):
-            self.set_class(wanted, name, update=False)
-        self._refresh_truecolor_filter(self.ansi_theme)
-        self.stylesheet.set_variables(self.get_css_variables())
-
-    def theme_names(self) -> list[str]:
-        return list(self._loaded)
-
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return theme_files.variable_defaults()
-
-    def palette(self) -> Palette:
-        """The styles of the theme in use."""
-        if self._palette is None or self._palette_of != self.theme:
-            loaded = self._loaded.get(self.theme)
-            theme = self.current_theme
-            variables = {**theme.to_color_system().generate(), **theme.variables}
-            self._palette = Palette(variables, plain=loaded.plain if loaded else False)
-            self._palette_of = self.theme
-        return self._palette
-
-    def _watch_theme(self, theme_name: str) -> None:
-        self._palette = None
-        super()._watch_theme(theme_name)
-
-    def reload_themes(self) -> None:
-        """Files changed: show the theme in use anew (DESIGN 5)."""
-        problems = self._load_themes()
-        self._palette = None
-        self._invalidate_css()
-        self.refresh_css(animate=False)
-        self.main.transcript.repaint()
-        if problems:
-            self.tell(problems[0], "attention")
-
-    async def _watch_files(self) -> None:
-        from watchfiles import awatch
-
-        folders = [folder for folder in (self.host.paths.themes, theme_files.shipped_folder()) if folder.is_dir()]
-        if folders:
-            async for _ in awatch(*folders, recursive=False):
-                self.reload_themes()
-
     # --- life -----------------------------------------------------------------------------------------------
 
     async def on_mount(self) -> None:
-        await self.push_screen(self.main)
-        self.main.set_notice([[("opening …", "dim")]])
         self.set_interval(TICK, self._tick)
         self.work(self._start(), "open")
 
@@ -179,12 +110,13 @@ class DurableApp(App[int]):
 
     def _configure(self) -> None:
         """What the person's configuration says about keys and themes."""
-        keys = dict(getattr(self.host.config, "keys", {}) or {})
+        keys = dict(self.host.config.keys)
         problems = check_keymap(keys)
         self.keymap.update({name: value for name, value in keys.items() if not problems})
         if self.keymap:
             self.set_keymap(self.keymap)
-        screen = dict(getattr(self.host.config, "screen", {}) or {})
+        screen = self.host.config.screen
+        self.glyphs.use_ascii(bool(screen.get("ascii")))
         problems += self._load_themes()
         wanted = theme_files.choose(self._wanted_theme or screen.get("theme"), self._loaded)
         if wanted != self.theme:
@@ -588,54 +520,5 @@ class DurableApp(App[int]):
             await asyncio.gather(*self._ending, return_exceptions=True)
 
     def get_default_screen(self) -> Screen[Any]:
-        return Screen(id="_default")
-
-
-def exit_status(error: BaseException) -> int:
-    """The program's status for what kept a session from opening (DESIGN 3)."""
-    from durable_tui.host.errors import HostError
-    from durable_tui.storage.errors import SessionLocked, StorageError
-
-    if isinstance(error, HostError):
-        return 2
-    if isinstance(error, SessionLocked):
-        return 3
-    return 4 if isinstance(error, StorageError) else 1
-
-
-def run_screen(options: ScreenOptions) -> int:
-    """The launcher's child: run the screen and return its status. Prints nothing but why nothing could start."""
-    from durable_tui.host import terminal
-    from durable_tui.ui import patches
-
-    patches.apply()
-    saved = terminal.save()
-    app = DurableApp(options)
-    orphaned = False
-
-    async def main() -> int:
-        nonlocal orphaned
-        loop = asyncio.get_running_loop()
-
-        def abandoned() -> None:
-            nonlocal orphaned
-            orphaned = True
-            app.leave(1)
-
-        terminal.watch_stop_signals(loop, lambda number: app.leave(128 + number))
-        terminal.watch_launcher(loop, abandoned)
-        try:
-            await app.run_async()
-        finally:
-            await app.close_sessions()
-        if app.return_code:
-            return app.return_code
-        return app.return_value or 0
-
-    status = asyncio.run(main())
-    if orphaned:
-        terminal.abandoned(saved)
-    message = app.broken or (app.failure[1] if app.failure is not None and app.session is None else "")
-    if message:
-        print(f"durable-tui: {message}", file=sys.stderr)
-    return status
+        # Pushed over an empty one, the main screen would be laid out and rendered twice before anything is seen.
+        return self.main

@@ -2,6 +2,7 @@
 
 - `ESC CR`, what terminals without the kitty protocol send for Alt+Enter, arrives as plain Enter.
 - A mouse report whose coordinates are no numbers is typed into the focused widget.
+- A paste that holds the mark of its own end becomes keys from there on, and nothing tells its real end.
 - Pasted text without paste marks arrives as thousands of key presses, every line break of it an Enter.
 - A process continued after a stop it did not choose enters its modes a second time: two readers share the keys.
 - When the terminal is gone the writing thread dies, and everything that draws waits for it for ever.
@@ -52,12 +53,14 @@ def apply() -> None:
         marked = getattr(self, "_dtui_marked_paste", False)
         if not marked and is_burst(data):
             return [events.Paste(data)]
+        stray = data.count(_PASTE_END) > data.count(_PASTE_START) + marked
         seen = getattr(self, "_dtui_seen", "") + data
         start, end = seen.rfind(_PASTE_START), seen.rfind(_PASTE_END)
         if start >= 0 or end >= 0:
             self._dtui_marked_paste = start > end  # type: ignore[attr-defined]
         self._dtui_seen = data[-(len(_PASTE_START) - 1) :]  # type: ignore[attr-defined]
-        return feed(self, data)
+        # An end without a beginning: the paste held one itself, and what followed that was taken for keys.
+        return [*feed(self, data), events.Paste("")] if stray else feed(self, data)
 
     XTermParser._sequence_to_key_events = with_alt_enter  # type: ignore[method-assign]
     XTermParser.feed = corrected  # type: ignore[method-assign]

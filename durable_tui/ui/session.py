@@ -90,6 +90,7 @@ def make_session(
         home=home if home != "~" else "",
         glyphs=glyphs,
     )
+    model.fallback_title = f"session {opened.id[-8:]}"
     feed = Feed(opened.root, opened.harness, model, paint, report=report)
     agent_cwd = opened.session.get("cwd") or os.getcwd()
     return Session(opened, model, feed, Files(agent_cwd), now=now)
@@ -179,3 +180,15 @@ async def open_at(host: Host, path: Path, *, directory: str, model: str | None =
     from durable_tui.host.opening import open_session
 
     return await open_session(host, path, directory=directory, model=model, fallback_model=TOUR)
+
+
+def exit_status(error: BaseException) -> int:
+    """The program's status for what kept a session from opening (DESIGN 3)."""
+    from durable_tui.host.errors import HostError
+    from durable_tui.storage.errors import SessionLocked, StorageError
+
+    if isinstance(error, HostError):
+        return 2
+    if isinstance(error, SessionLocked):
+        return 3
+    return 4 if isinstance(error, StorageError) else 1

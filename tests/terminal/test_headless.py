@@ -265,11 +265,12 @@ def test_design_3_run_in_the_newest_session_and_by_a_part_of_its_id(home: Home) 
 
 
 def test_design_3_demo_without_a_terminal(home: Home) -> None:
+    home.environment["TMPDIR"] = str(home.folder)
     ended = home.run("demo", timeout=60)
     assert ended.status == 0, ended
     assert "kill -9 of worker" in ended.stdout and "→ interrupted" in ended.stdout
     assert '-  "port": "8080",' in ended.stdout and '+  "port": 8080,' in ended.stdout
-    assert not list(Path(home.environment.get("TMPDIR", "/tmp")).glob("durable-tui-demo-*"))
+    assert not list(home.folder.glob("durable-tui-demo-*"))
 
 
 def test_design_3_doctor_says_what_to_do(home: Home) -> None:
@@ -296,3 +297,25 @@ def test_design_3_a_session_without_a_prompt_gives_its_newest_answer_again(home:
         assert (ended.status, ended.stdout) == (0, "It is done.\n")
     ended = home.run(*home.in_session("--request-id", "never", prompt=None))
     assert ended.status == 2 and "knows no request 'never'" in ended.stderr
+
+
+def test_contract_15_resume_and_show_print_the_rows_of_the_report(home: Home) -> None:
+    home.write([{"calls": [{"name": "bash", "args": {"command": "echo once >> made; sleep 30"}}]}, *QUICK])
+    process = home.busy(phase="execute")
+    home.wait_until(lambda _: (home.project / "made").exists())
+    home.kill(process)
+    home.wait_gone()
+    ended = home.run("resume", "--json")
+    assert ended.status == 0, ended
+    found = lines(ended.stdout)
+    assert found[0]["type"] == "snapshot" and found[-1]["type"] == "exit"
+    assert {line["session"] for line in found[:-1]} == {"job"}
+    tasks = [line["task"] for line in found if line["type"] == "recovery"]
+    verdicts = {task["kind"]: task["verdict"] for task in tasks}
+    assert verdicts == {"pi.tool": "interrupted", "pi.generation": "woken"}
+    shown = json.loads(home.run("show", "--json", str(home.session)).stdout)
+    (death,) = shown["recovery"]["deaths"]
+    assert death["pid"] == process.pid and sorted(death["tasks"], key=str) == sorted(tasks, key=str)
+    text = home.run("show", str(home.session)).stdout
+    assert f"pid {process.pid} on " in text and "→ interrupted by 10 in #" in text
+    assert (home.project / "made").read_text() == "once\n"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.tools.model_server import ModelServer, text_of
 from tests.tools.pty_kit import wait_until
-from tests.tools.screen_kit import Seat, Window
+from tests.tools.screen_kit import Seat, Window, draft_of
 
 pytestmark = pytest.mark.terminal
 
@@ -84,10 +84,6 @@ def test_ui_q03_ui_q10_ui_q11_ui_l05_killed_around_enter_the_text_is_in_the_draf
     assert len(kept) == len(set(kept)) == queued, "in the order typed, each once"
     assert kept == sorted(kept, key=lambda text: int(str(text).split()[-1]))
     assert not seat.problems(idle=False)
-
-
-def draft_of(state: Any) -> str:
-    return str((state.documents.get(1, {}).get("dt.draft") or {}).get("text", ""))
 
 
 def test_ui_l05_a_draft_survives_a_kill_and_a_switch_of_sessions(seat: Seat) -> None:

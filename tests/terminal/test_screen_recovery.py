@@ -89,12 +89,13 @@ def test_contract_15_paused_shows_the_found_rows_undecided_and_starting_decides_
             before = seat.state()
             assert all("verdict" not in task for task in seat_recovery(seat)["tasks"])
             assert len(server.requests) == asked and seat.state().seqs == before.seqs, "nothing moves"
-            window.press("f6")
-            window.press("enter")
-            window.wait_for("not decided yet")
+            window.press("f6", "enter")  # in one go: Enter belongs to what F6 leads to, and starts nothing
+            window.wait_for("last commit")
+            assert "It was unfinished when the process died" in window.text
             window.press("escape")
-            window.press("f8")
-            window.press("enter")
+            window.wait_for(lambda: "last commit" not in window.text)
+            assert seat.state().seqs == before.seqs
+            window.press("f8", "enter")
             window.wait_for("I have been told.")
             window.wait_for("recovered from a crash")
             window.wait_state("ready")
@@ -122,7 +123,7 @@ def test_contract_15_ui_r01_found_rows_are_painted_first_and_each_explains_itsel
         found, decided = (window.raw.find(text) for text in (b"found after a crash", b"recovered from a crash"))
         assert 0 <= found < decided, "the rows stood there before any was decided"
         assert "may have partly run; the model was told" in window.text
-        window.press("f6", "enter")
+        window.press("f6", "down", "enter")
         window.wait_for("rule")
         death = seat_recovery(seat)
         row = next(task for task in death["tasks"] if task.get("verdict") == "interrupted")

@@ -17,6 +17,7 @@ from durable_tui.harness.extension import Extension, Registry
 from durable_tui.harness.settings import Settings
 from durable_tui.models.provider import Model, ModelRequest
 from durable_tui.storage import MemoryStorage, SqliteStorage
+from durable_tui.storage.errors import Fenced
 from tests.tools.effects import Effects
 from tests.tools.invariants import check_effects, check_idle, check_store
 from tests.tools.strict_provider import Script, StrictScripted, judge
@@ -86,6 +87,24 @@ class Rig:
             await self.storage.abandon()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(self.harness.close(), 10)
+
+    def dies_at(self, last_words: Callable[[Any, int], bool]) -> asyncio.Event:
+        """From the first batch for which `last_words(batch, number)` holds nothing is stored any more, it included.
+
+        The numbers begin at 1 now. The event tells when that happened; `crash()` then opens what was left.
+        """
+        storage, inner, dead, count = self.storage, self.storage.commit, asyncio.Event(), 0
+
+        async def commit(batch: Any) -> None:
+            nonlocal count
+            count += 1
+            if dead.is_set() or last_words(batch, count):
+                dead.set()
+                raise Fenced("this process is dead")
+            await inner(batch)
+
+        storage.commit = commit
+        return dead
 
     async def reopen(self) -> Rig:
         """Open the same data again, after `kill()` or `close()`."""

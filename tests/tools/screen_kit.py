@@ -83,7 +83,7 @@ class Seat(Home):
         return asyncio.run(read())
 
     def draft(self) -> str:
-        return str((self.state().documents.get(1, {}).get("dt.draft") or {}).get("text", ""))
+        return draft_of(self.state())
 
     def inbox(self) -> list[dict[str, Any]]:
         return list(self.state().inbox(1))
@@ -99,6 +99,10 @@ class Seat(Home):
             return int(reader.execute(sql).fetchone()[0])
         finally:
             reader.close()
+
+
+def draft_of(state: State) -> str:
+    return str((state.documents.get(1, {}).get("dt.draft") or {}).get("text", ""))
 
 
 def said_text(entry: Any) -> str:

@@ -327,7 +327,8 @@ def recovered_scene() -> FakeOpened:
         assistant(
             7,
             text(
-                'The port is a **string**; it has to be a number:\n\n- `config/dev.json` says `"8080"`\n- the loader wants an integer'
+                "The port is a **string**; it has to be a number:\n\n"
+                '- `config/dev.json` says `"8080"`\n- the loader wants an integer'
             ),
             call("c2", "edit", path="config/dev.json", edits=[]),
             call("c2b", "read", path="tests/test_config.py"),

@@ -89,3 +89,24 @@ async def test_a_configuration_that_is_wrong_ends_with_status_2(project: Path) -
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.return_code == 2)
     assert app.failure is not None and "model" in app.failure[1]
+
+
+async def test_keys_theme_and_ascii_come_from_the_configuration(project: Path) -> None:
+    path = project.parent / "home" / "config.toml"
+    path.write_text(path.read_text() + '[keys]\nhelp = "ctrl+g"\n[screen]\ntheme = "paper"\nascii = true\n')
+    app = make(project)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session is not None and app.session.started)
+        assert app.theme == "paper"
+        assert "o ready" in screen_text(app)
+        assert "^G help" in screen_text(app)
+        await pilot.press("ctrl+g")
+        await until(pilot, lambda: app.screen is not app.main)
+
+
+async def test_an_unknown_key_action_is_said(project: Path) -> None:
+    path = project.parent / "home" / "config.toml"
+    path.write_text(path.read_text() + '[keys]\nnothing = "ctrl+g"\n')
+    app = make(project)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "no action is called that" in screen_text(app))

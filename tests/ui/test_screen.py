@@ -254,6 +254,8 @@ async def test_u04_streaming_while_dialogs_open_and_close() -> None:
 
 
 async def test_the_footer_shows_no_dead_key() -> None:
+    async with running(fakes.recovered_scene()) as (app, _, _opened):
+        assert "F6 recoveries" in screen_text(app).split("\n")[-1]
     async with running() as (app, _, _opened):
         assert "recoveries" not in screen_text(app).split("\n")[-1]
         assert "tree" not in screen_text(app).split("\n")[-1]

@@ -13,9 +13,10 @@ from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.errors import HostError
 from durable_tui.host.options import ScreenOptions
 from durable_tui.storage.errors import SessionLocked, StorageDamaged
-from durable_tui.ui.app import DurableApp, exit_status
+from durable_tui.ui.app import DurableApp
 from durable_tui.ui.glyphs import UNICODE
 from durable_tui.ui.screens.sessions import session_rows
+from durable_tui.ui.session import exit_status
 from tests.tools import ui_fakes as fakes
 from tests.ui.kit import running, screen_text, until
 

@@ -37,6 +37,7 @@ class ScreenModel:
         self.problem: str | None = None
         self.closing = False
         self.all_loaded = False
+        self.fallback_title = ""  # for an untitled session whose first words are not loaded
         self.running_since = 0  # when this process let work start
 
     # --- frames ---------------------------------------------------------------------------------------------
@@ -109,7 +110,7 @@ class ScreenModel:
             stopping=self.stopping is not None,
         )
         return header.Header(
-            title=header.title_of(view, self.conversation.first_said),
+            title=header.title_of(view, self.fallback_title if self.has_older else self.conversation.first_said),
             cwd=words.home_path(str(cwd), self.home),
             model=header.model_of(view),
             state=state,

@@ -54,7 +54,7 @@ class MainScreen(Screen[None]):
         self.model = model
         self.glyphs = glyphs
         self._palette = palette
-        self._keymap = keymap or {}
+        self._keymap = {} if keymap is None else keymap
         self.now = now or (lambda: int(time.time() * 1000))
         self.panel = "transcript"  # the one shown below NARROW columns
         self.painted = 0  # paints so far: what "found rows are on the screen" waits for
@@ -84,6 +84,8 @@ class MainScreen(Screen[None]):
         self.composer.said_before = self.model_said
         self.composer.focus()
         self._size_classes()
+        if not self.model.view:
+            self.set_notice([[("opening …", "dim")]])
         self.paint_all()
 
     def model_said(self) -> list[str]:
@@ -136,6 +138,7 @@ class MainScreen(Screen[None]):
             transcript.show(changes)
         if changes.reset or "recovery" in parts:
             self.recovery.show(self.model.recovery())
+            self.footer.refresh()
         if changes.reset or parts & {"inbox"}:
             self.query_one("#inbox", Inbox).set_rows(self.model.inbox())
         if changes.reset or parts & {"tasks"}:
@@ -222,10 +225,11 @@ class MainScreen(Screen[None]):
         if name == "composer" or (self.focused is not None and self.focused.id == name):
             self.panel = "transcript"
             self._show_panel()
-            self.composer.focus()
+            self.set_focus(self.composer)
         else:
             if name in ("transcript", "live", "inbox", "tasks"):
                 self.panel = name
                 self._show_panel()
-            self.query_one(f"#{name}").focus()
+            # At once and not by `focus()`: keys that came in the same read are meant for where this one leads.
+            self.set_focus(self.query_one(f"#{name}"))
         self.paint_moving()

@@ -22,7 +22,11 @@ NEW = "new"
 
 
 class SessionPanel(Panel):
-    pass
+    """Keys stay with the search line; the cursor shows all the same."""
+
+    @property
+    def shows_cursor(self) -> bool:
+        return True
 
 
 class SessionsScreen(Dialog[Any]):

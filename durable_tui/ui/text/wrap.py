@@ -58,7 +58,7 @@ def breaks(text: str, cells: int, later: int | None = None) -> list[tuple[int, i
             start = end = right
             used, join = 0, text[left:right]
             continue
-        if used:
+        if end > start:
             kept = len(text[start:end].rstrip()) + start
             lines.append((start, kept if kept > start else end, join))
             join = text[kept:left] if kept > start else ""

@@ -169,6 +169,11 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
+        # What comes at once behind a paste is no hand's: a paste that ends itself must not press Enter (UI-L08).
+        self._burst, self._last_key = BURST_KEYS, event.time
+        if self._held is not None:
+            self._release_held()
+            self.insert("\n")
         text = clean(event.text)
         if text:
             self._replace_via_keyboard(text, *self.selection)

@@ -24,7 +24,7 @@ class FooterLine(Widget):
     ) -> None:
         super().__init__(id=id)
         self._palette = palette
-        self._keymap = keymap or {}
+        self._keymap = {} if keymap is None else keymap
         self.available: Callable[[Action], bool] = lambda action: True
         self.message: list[Run] = []
         self._spans: list[tuple[int, int, str]] = []

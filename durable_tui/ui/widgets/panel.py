@@ -59,6 +59,10 @@ class Panel(ScrollView, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return max(len(self.rows), 1)
 
+    @property
+    def shows_cursor(self) -> bool:
+        return self.has_focus
+
     def cursor_row(self) -> int | None:
         return next((index for index, row in enumerate(self.rows) if row.key is not None and row.key == self.key), None)
 
@@ -96,7 +100,7 @@ class Panel(ScrollView, can_focus=True):
         if row_number >= len(self.rows):
             return strip_of([], cells, palette, base)
         row = self.rows[row_number]
-        fill = "cursor-line" if self.has_focus and row.key is not None and row.key == self.chosen_key() else ""
+        fill = "cursor-line" if self.shows_cursor and row.key is not None and row.key == self.chosen_key() else ""
         left = [(clean(text).replace("\n", " ").replace("\t", " "), style) for text, style in row.left]
         right = [(clean(text).replace("\n", " "), style) for text, style in row.right]
         return strip_of(justify(left, right, cells, self.glyphs["ellipsis"]), cells, palette, base, fill=fill)

@@ -48,6 +48,10 @@ class Suggestions(Panel, can_focus=False):
         self._show_keys()
         self.display = True
 
+    @property
+    def shows_cursor(self) -> bool:
+        return True
+
     def _show_keys(self) -> None:
         self.border_subtitle = "Tab take · Esc close"
 

@@ -245,3 +245,13 @@ def test_k16_a_folder_that_cannot_be_read_says_so(host: Host, monkeypatch: pytes
 
 def test_paths_are_what_a_host_uses(host: Host) -> None:
     assert host.paths == Paths.under(host.paths.config.parent)
+
+
+async def test_s02_a_home_behind_a_link_lists_each_session_once(host: Host, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(host.paths.config.parent)
+    other = Host.load({"DURABLE_TUI_HOME": str(link)})
+    path = await made(other, tmp_path)
+    assert [info.path for info in await other.catalogue.list()] == [path]
+    assert [info.path for info in await host.catalogue.list()] == [path]
+    assert other.catalogue.find(path.stem[-8:]) == path
