@@ -26,4 +26,6 @@ async def uninterrupted(
             cancelled = True
             if on_cancel is not None:
                 on_cancel()
+    if not task.cancelled():
+        task.exception()  # looked at: the caller may have other news than this
     return task, cancelled
