@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from durable_tui.harness import inbox
 from durable_tui.harness.context import load_context
 from durable_tui.harness.documents import AGENT, DRAFT, INBOX, LIVE, PROVIDER, USAGE
-from durable_tui.harness.graph import ordinary_tasks
+from durable_tui.harness.graph import children_of, conversations_below, ordinary_tasks
 from durable_tui.harness.inbox import load_scene
 from durable_tui.harness.submission import Submission
 from durable_tui.harness.tasks import changed, is_decided
@@ -238,9 +238,13 @@ class Conversation:
         marked: list[int] = []
         async with kernel.session.commit() as tx:
             await load_scene(kernel, tx, self.id)
-            await withdraw_queued(tx, self.id)
-            kernel.late.discard(self.id)
-            for task_id in self._work(background):
+            work, session = self._work(background), kernel.session
+            # What a completed call still waits for is not marked through that call: its conversations are reached here.
+            owned = conversations_below(work, session.conversations, children_of(session.tasks, session.conversations))
+            for conversation_id in (self.id, *owned):
+                await withdraw_queued(tx, conversation_id)
+                kernel.late.discard(conversation_id)
+            for task_id in work:
                 record = tx.candidate(task_id)
                 if record is not None and not record["abortRequested"] and not is_decided(record):
                     tx.put_task(changed(record, abortRequested=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Iterable
@@ -155,8 +156,7 @@ def _argument_model(run: Callable[..., Any]) -> type[BaseModel]:
     annotation: Any = parameters[0].annotation
     if isinstance(annotation, str):
         scope = dict(getattr(run, "__globals__", {}))
-        closure = inspect.getclosurevars(run)
-        scope.update(closure.nonlocals)
+        scope.update(_around(run))
         try:
             annotation = typing.get_type_hints(run, scope).get(parameters[0].name, annotation)
         except NameError:
@@ -164,6 +164,15 @@ def _argument_model(run: Callable[..., Any]) -> type[BaseModel]:
     if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
         raise TypeError(f"tool {run.__name__}: annotate its first argument with a pydantic model")
     return annotation
+
+
+def _around(run: Any) -> dict[str, Any]:
+    """The variables of the functions around one that have a value already; its body may use others later."""
+    found: dict[str, Any] = {}
+    for name, cell in zip(run.__code__.co_freevars, run.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:

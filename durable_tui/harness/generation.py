@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.delta import freeze
@@ -104,8 +105,9 @@ async def request(context: TaskContext) -> None:
     throttle = Throttle(kernel.settings.partial_interval, lambda: _commit_partial(context, partial))
     message: dict[str, Any] | None = None
     failure: ModelError | None = None
+    stream = kernel.models.stream(prepared)
     try:
-        async for event in kernel.models.stream(prepared):
+        async for event in stream:
             if isinstance(event, Finished):
                 # Looking through all messages every round would make long runs slow.
                 earlier = cache.call_ids if untouched else call_ids(prepared.messages)
@@ -120,7 +122,11 @@ async def request(context: TaskContext) -> None:
     except Exception as error:  # noqa: BLE001 - a provider of any make must not take the run down
         failure = ModelError(f"the provider failed: {type(error).__name__}: {error}", "bad_request")
     finally:
-        await throttle.stop()
+        try:
+            await throttle.stop()
+        finally:
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()  # else its connection stays open until somebody collects it
     if failure is None and message is None:
         failure = ModelError("the answer broke off before its end", "truncated")
     if failure is None and message is not None and message["stopReason"] in ("error", "aborted", "deferred"):

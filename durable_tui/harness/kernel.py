@@ -221,7 +221,9 @@ class Kernel:
         return chain_of(record, tx.candidates(), {**self.session.conversations, **tx.conversations})
 
     def watching(self, watch: Watch) -> Watch:
-        """Remember a watch, to end it with the session."""
+        """Remember a watch, to end it with the session; after its end a watch has no frames."""
+        if self.session.sealed:
+            watch.finish()
         self.watches.add(watch)
         return watch
 

@@ -597,7 +597,7 @@ class Scheduler:
     def _pause(self, task_id: int, error: StorageRejected) -> None:
         """A step the store rejected ends the invocation; the task stays running and is taken up again (6.3)."""
         self.kernel.report(f"a step of task {task_id} could not be stored: {error}")
-        if not error.full:  # else the search for space decides when anything goes on
+        if not self.full:  # else the search for space decides when anything goes on
             self._rest(task_id)
 
     def _rest(self, task_id: int) -> None:

@@ -20,7 +20,7 @@ from durable_tui.storage.admission import (
     judge,
     signature,
 )
-from durable_tui.storage.disk import free_bytes, is_network
+from durable_tui.storage.disk import free_bytes, is_network, lacks_space
 from durable_tui.storage.door import Handle
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected
 from durable_tui.storage.identity import is_dead, this_owner
@@ -88,6 +88,10 @@ def take(path: str, label: str, durability: Durability, create: bool) -> Opening
             raise
     except sqlite3.Error as error:
         lock.release()
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) and lacks_space(path):
+            # Already reading needs room: a write-ahead log shares its index in a file.
+            message = f"no space left for {path} ({free_bytes(path):,} bytes free); it was not opened"
+            raise StorageRejected(message, full=True) from error
         raise explain(error, label) from error
     except BaseException:
         lock.release()

@@ -74,7 +74,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "quit",
         "Quit",
-        "Close in order; unfinished work goes on at the next open",
+        "Close in order; work goes on at the next open",
         "ctrl+q",
         tier="any",
         slash="quit",

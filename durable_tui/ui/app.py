@@ -15,6 +15,7 @@ from textual.timer import Timer
 from textual.worker import Worker, WorkerState
 
 from durable_tui.host.options import ScreenOptions
+from durable_tui.ui import garbage
 from durable_tui.ui import themes as theme_files
 from durable_tui.ui.actions import bindings, check_keymap, slash
 from durable_tui.ui.adapter import words
@@ -37,9 +38,10 @@ from durable_tui.ui.widgets.transcript import Transcript
 
 log = logging.getLogger(__name__)
 TICK = 0.25
+BACKLOG = 18  # writes a terminal may be behind; textual blocks at thirty, and a paint takes three
 SAID_FOR = 4.0  # seconds a word in the footer stays
 PAGE = 200
-UNASKED = "Commands the model runs are not asked about first: they run at once, and may change files."
+UNASKED = ("Commands the model runs are not asked about first:", "they run at once, and may change files.")
 
 
 class DurableApp(Appearance):
@@ -77,6 +79,7 @@ class DurableApp(Appearance):
         self.commands = Commands(self)
         self.look = Look(self.palette, self.glyphs)
         self.main = self._main_screen(ScreenModel(glyphs=self.glyphs))
+        self._missed = False  # paints were left out
         self.leaving = False
         self.broken = ""  # why the screen itself ended, "" when it did not fail
         self._tried: Path | None = None  # the session last asked for, to follow it when it is owned elsewhere
@@ -208,11 +211,12 @@ class DurableApp(Appearance):
         lines: list[list[Run]] = [
             [("Ask for something to do in ", "dim"), (facts.cwd or "this directory", "bold")],
             [],
-            [(UNASKED, "attention")],
+            *([(text, "attention")] for text in UNASKED),
         ]
         if facts.model == TOUR:
             lines.append([])
-            lines.append([("No model is configured, so the built-in tour answers: a script, no network.", "dim")])
+            lines.append([("No model is configured, so the built-in tour answers:", "dim")])
+            lines.append([("a script that needs no network.", "dim")])
             lines.append([("A key such as OPENAI_API_KEY, or a local server, brings a real one.", "dim")])
         self.main.set_notice(lines)
 
@@ -271,7 +275,10 @@ class DurableApp(Appearance):
                 self.work(self.switch_session(None if path == NEW else path), "switch")
 
         self.push_screen(
-            SessionsScreen(self.look, self.host.catalogue, self.options.directory, current, home()), chosen
+            SessionsScreen(
+                self.look, self.host.catalogue, self.options.directory, current, home(), now=self.now
+            ),
+            chosen,
         )
 
     async def switch_session(self, path: Path | None) -> None:
@@ -340,10 +347,34 @@ class DurableApp(Appearance):
         self.main.paint(changes)
         self._tell_launcher()
 
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        """A terminal that takes nothing in, as over a connection that hangs, must not hold up the work.
+
+        Textual would wait for it with the whole loop: paints are left out instead, and made up for when it takes more.
+        """
+        if self._missed or self._unwritten() > BACKLOG:
+            self._missed = True
+            return
+        super()._display(screen, renderable)
+
+    def _unwritten(self) -> int:
+        """How many writes the terminal has not taken yet."""
+        thread = getattr(self._driver, "_writer_thread", None)
+        return thread._queue.qsize() if thread is not None else 0
+
+    def _make_up(self) -> None:
+        if self._missed and not self._unwritten():
+            self._missed = False
+            self.screen._compositor._dirty_regions.add(self.screen.size.region)
+            self.screen._compositor_refresh()
+
     def _tick(self) -> None:
+        self._make_up()
         if self.session is not None and self.session.note_problem():
             self.main.paint_moving()
         self.main.tick()
+        if not self.main.model.busy:
+            garbage.in_calm()
 
     def _tell_launcher(self) -> None:
         session = self.session

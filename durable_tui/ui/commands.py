@@ -13,6 +13,7 @@ from durable_tui.ui.actions import BY_ID, Action
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.rows import Row
 from durable_tui.ui.place_commands import CommandError, PlaceCommands
+from durable_tui.ui.providers import Palette
 from durable_tui.ui.screens.dialogs import ChoiceScreen, HelpScreen, LineScreen
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Commands(PlaceCommands):
     # --- the program ----------------------------------------------------------------------------------------
 
     def do_palette(self) -> None:
-        self.app.action_command_palette()
+        self.app.push_screen(Palette(id="--command-palette"))
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(self.app.look, self.app.keymap))

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandInput, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 
 from durable_tui.ui.actions import ACTIONS, Action, fuzzy, key_label, keys_of
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
+
+
+class Palette(CommandPalette):
+    """Textual's palette with a cursor that stands still."""
+
+    def on_mount(self) -> None:
+        self.query_one(CommandInput).cursor_blink = False
 
 
 class ActionProvider(Provider):

@@ -11,13 +11,13 @@ from durable_tui.host.options import ScreenOptions
 
 def run_screen(options: ScreenOptions) -> int:
     """The launcher's child: run the screen and return its status. Prints nothing but why nothing could start."""
-    # What imports make stays: looking through it again and again for garbage is a good part of the start.
+    # Looking for garbage in what imports make, which stays, would be a good part of the start.
     gc.disable()
     from durable_tui.host import terminal
-    from durable_tui.ui import patches
+    from durable_tui.ui import garbage, patches
     from durable_tui.ui.app import DurableApp
 
-    gc.freeze()
+    garbage.keep_imports()
     gc.enable()
     patches.apply()
     saved = terminal.save()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.model import Changes, Conversation
 from durable_tui.ui.adapter.screen import ScreenModel
 from durable_tui.ui.feed import Feed
@@ -57,7 +58,8 @@ class Session:
         """Take over what keeps the session from going on; True when that changed."""
         problem = self.harness.session_problem
         if problem and getattr(self.harness, "paused_for_space", False):
-            problem = f"not saved: disk full — paused. It goes on when there is space again. ({problem})"
+            detail = words.home_path_in(problem.removeprefix("not saved: "), self.model.home)
+            problem = f"not saved: disk full — paused. It goes on when there is space again.\n{detail}"
         elif problem:
             problem = f"stopped: {problem}"
         changed: bool = problem != self.model.problem

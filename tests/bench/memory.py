@@ -33,7 +33,7 @@ def bench(quick: bool = False) -> list[Result]:
         for _ in range(rounds):
             with place.screen(sessions["empty"]) as empty, place.screen(sessions["full"]) as full:
                 for screen in (empty, full):
-                    screen.shows(b"Enter send")
+                    screen.shows(b"ready")
                     screen.settle()
                 sizes["empty"].append(empty.app.memory_info().rss / MB)
                 sizes["full"].append(full.app.memory_info().rss / MB)

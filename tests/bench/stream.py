@@ -62,7 +62,7 @@ def answer(seconds: float) -> dict[str, object]:
 def started(place: Place, session: Path) -> Screen:
     """The program on the session, drawn and at rest."""
     screen = place.screen(session)
-    screen.shows(b"Enter send")
+    screen.shows(b"ready")
     screen.settle()
     return screen
 

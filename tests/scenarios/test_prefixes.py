@@ -208,8 +208,8 @@ async def recorded(request: pytest.FixtureRequest) -> tuple[Scenario, Recorded]:
     return scenario, await record(scenario, MemoryStorage(record=True), drive=scenario.drive)
 
 
-async def test_every_prefix_recovers_and_every_prefix_of_the_recovery(recorded: tuple[Scenario, Recorded]) -> None:
-    scenario, whole = recorded
+async def every_prefix(scenario: Scenario, whole: Recorded, *, again: bool) -> int:
+    """Recover from every prefix, and with `again` from every prefix of each recovery; gives how many there were."""
     recoveries = 0
     for length in range(len(whole.batches) + 1):
         for late in (False, True):
@@ -222,16 +222,22 @@ async def test_every_prefix_recovers_and_every_prefix_of_the_recovery(recorded: 
             except (AssertionError, TimeoutError) as error:
                 raise AssertionError(f"{where}: {error!r}") from error
             recoveries += 1
-            if late:
+            if late or not again:
                 continue
             for inner in range(len(first.batches)):
                 more = [*earlier, *first.happened(inner, late=True)]
+                both = [*whole.batches[:length], *first.batches[:inner]]
                 try:
-                    both = [*whole.batches[:length], *first.batches[:inner]]
                     await _recover(scenario, both, more, first.owners)
                 except (AssertionError, TimeoutError) as error:
                     raise AssertionError(f"{where}, then after {inner} commits of its recovery: {error!r}") from error
                 recoveries += 1
+    return recoveries
+
+
+async def test_every_prefix_recovers_and_every_prefix_of_the_recovery(recorded: tuple[Scenario, Recorded]) -> None:
+    scenario, whole = recorded
+    recoveries = await every_prefix(scenario, whole, again=True)
     print(f"{scenario.name}: {len(whole.batches)} commits, {recoveries} recoveries")
     assert recoveries > len(whole.batches)
 

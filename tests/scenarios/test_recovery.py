@@ -140,21 +140,15 @@ async def test_r04_a_raising_call_does_not_stop_the_sequence(opened: Open) -> No
 async def test_ui_r04_a_pending_call_starts_without_a_warning(opened: Open) -> None:
     """Killed between the commit of the calls and the intent: `restarted`, no error."""
     rig = await opened([call(("note", {"text": "n"})), say("done")])
-    inner = rig.storage.commit
-    killed = asyncio.Event()
-
-    async def commit(batch: Any) -> None:
-        if any(task["kind"] == "pi.tool" and task["state"].get("checkpoint", {}).get("phase") == "execute"
-               for task in batch.tasks):
-            killed.set()
-            await asyncio.sleep(3600)
-        await inner(batch)
-
-    rig.storage.commit = commit
+    dead = rig.dies_at(
+        lambda batch, number: any(
+            task["kind"] == "pi.tool" and task["state"].get("checkpoint", {}).get("phase") == "execute"
+            for task in batch.tasks
+        )
+    )
     submission = await rig.root.submit("go", request_id="r")
-    await asyncio.wait_for(killed.wait(), 10)
-    await _abandon(rig)
-    await rig.reopen()
+    await asyncio.wait_for(dead.wait(), 10)
+    await rig.crash()
     assert [(row["kind"], row["phase"]) for row in await _rows(rig)] == [
         ("pi.generation", "tools"), ("pi.tool", "call"),
     ]
@@ -166,18 +160,6 @@ async def test_ui_r04_a_pending_call_starts_without_a_warning(opened: Open) -> N
     record = await rig.storage.submission(submission.id)
     assert record["status"] == "done"
     await rig.check(idle=True)
-
-
-async def _abandon(rig: Rig) -> None:
-    """Drop a harness whose commit hangs: it can never be closed, as a dead process cannot."""
-    if rig.backend == "memory":
-        rig.storage = rig.storage.crash()
-    else:
-        await rig.storage.abandon()
-    for task in asyncio.all_tasks():
-        if task is not asyncio.current_task() and "test_" not in repr(task.get_coro()) and "yield" not in repr(task):
-            task.cancel()
-    await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("deltas", [0, 1, 20])
@@ -302,29 +284,14 @@ async def test_r08_a_task_between_two_steps_goes_on_by_itself(opened: Open) -> N
     total = 0
     for dies_after in range(1, 40):
         rig = await opened([call(("note", {"text": "n"})), say("done")])
-        inner = rig.storage.commit
-        count = 0
-        reached = asyncio.Event()
-
-        async def commit(batch: Any, inner: Any = inner, reached: asyncio.Event = reached, stop: int = dies_after) -> None:
-            nonlocal count
-            if count >= stop:
-                reached.set()
-                raise StorageRejected("dead")
-            await inner(batch)
-            count += 1
-            if count == stop:
-                reached.set()
-
-        rig.storage.commit = commit
+        dead = rig.dies_at(lambda batch, number, last=dies_after: number > last)
         submission = await rig.root.submit("go", request_id="r")
         waiting = asyncio.create_task(submission.wait())
-        dying = asyncio.create_task(reached.wait())
+        dying = asyncio.create_task(dead.wait())
         await asyncio.wait({waiting, dying}, return_when=asyncio.FIRST_COMPLETED, timeout=10)
-        for task in (waiting, dying):
-            task.cancel()
+        finished = not dead.is_set()
+        dying.cancel()
         await asyncio.gather(waiting, dying, return_exceptions=True)
-        finished = count < dies_after
         await rig.crash()
         await rig.harness.resume()
         await rig.idle()

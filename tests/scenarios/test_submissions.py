@@ -6,8 +6,8 @@ import asyncio
 import random
 
 import pytest
-from durable_tui import ConversationBusy
 
+from durable_tui import ConversationBusy
 from durable_tui.harness.settings import Settings
 from durable_tui.models.provider import ModelError
 from tests.scenarios.conftest import Open

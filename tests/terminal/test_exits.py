@@ -14,6 +14,7 @@ import pytest
 
 from durable_tui.cli.status import MEANING, Status
 from tests.tools.headless import Home, lines
+from tests.tools.screen_kit import Seat
 
 SLOW = [{"text": "It is done.", "delay": 20}]
 QUICK = [{"text": "It is done."}]
@@ -128,9 +129,12 @@ def test_exit_4_damaged(home: Home) -> None:
     home.session.write_text("this is no session, only text\n")
     before = home.session.read_bytes()
     ended = home.run(*home.in_session())
-    assert ended.status == 4 and str(home.session) in ended.stderr
+    assert ended.status == 4 and str(home.session) in ended.stderr and "Traceback" not in ended.stderr
+    last = lines(home.run(*home.in_session("--json")).stdout)[-1]
+    assert (last["type"], last["status"], last["reason"]) == ("exit", 4, "damaged")
     assert home.session.read_bytes() == before
     assert home.run("resume", str(home.session)).status == 4
+    assert lines(home.run("resume", "--json", str(home.session)).stdout)[-1]["status"] == 4
 
 
 def test_exit_4_newer_names_both_versions_and_changes_nothing(home: Home) -> None:
@@ -140,9 +144,57 @@ def test_exit_4_newer_names_both_versions_and_changes_nothing(home: Home) -> Non
     raw.close()
     before = home.session.read_bytes()
     ended = home.run(*home.in_session())
-    assert ended.status == 4 and "77" in ended.stderr
+    assert ended.status == 4 and "version 77" in ended.stderr and "version 1" in ended.stderr
+    last = lines(home.run(*home.in_session("--json")).stdout)[-1]
+    assert (last["type"], last["status"], last["reason"]) == ("exit", 4, "newer")
+    assert home.run("resume", str(home.session)).status == 4
+    shown = home.run("show", str(home.session))
+    assert shown.status == 0 and "It is done." in shown.stdout, "what can be read may be read"
     assert home.session.read_bytes() == before
-    assert home.run("show", str(home.session)).status in (0, 4)
+
+
+REFUSES = """
+from durable_tui import Extension
+from durable_tui.storage import SqliteStorage
+from durable_tui.storage.errors import StorageRejected, StorageUncertain
+
+inner = SqliteStorage.commit
+
+async def commit(self, batch):
+    if any(task["kind"] == "pi.tool" and task["state"]["status"] == "terminal" for task in batch.tasks):
+        raise {error}
+    await inner(self, batch)
+
+SqliteStorage.commit = commit
+extension = Extension("refuses")
+"""
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("StorageRejected(f'{self.path}: no space left, 0 bytes free', full=True)", "full"),
+        ("StorageUncertain('the connection broke during COMMIT')", "poisoned"),
+    ],
+)
+def test_exit_4_full_and_poisoned_while_a_result_is_stored(
+    home: Home, error: str, reason: str, form: list[str]
+) -> None:
+    home.plugin("refuses", REFUSES.format(error=error))
+    home.write([{"calls": [{"name": "bash", "args": {"command": "echo once >> made"}}]}, *QUICK])
+    ended = home.run(*home.in_session(*form, "--request-id", "r"))
+    assert ended.status == 4 and "Traceback" not in ended.stderr, ended
+    if form:
+        last = lines(ended.stdout)[-1]
+        assert (last["type"], last["status"], last["reason"]) == ("exit", 4, reason)
+    else:
+        assert ended.stdout == "" and str(home.session) in ended.stderr
+        assert {"full": "no space left, 0 bytes free", "poisoned": "broke during COMMIT"}[reason] in ended.stderr
+    (home.home / "extensions" / "refuses.py").unlink()
+    ended = home.run("resume", str(home.session))
+    assert ended.status == 0 and "answered" in ended.stdout, ended
+    assert (home.project / "made").read_text() == "once\n", "its outcome was unknown, so it did not run again"
 
 
 def test_exit_5_parked_by_the_restart_limit_and_retry_finishes(home: Home) -> None:
@@ -157,10 +209,15 @@ def test_exit_5_parked_by_the_restart_limit_and_retry_finishes(home: Home) -> No
     assert home.run("resume", "--retry", str(home.session)).status == 0
 
 
-def test_exit_124_timeout_stops_in_order(home: Home) -> None:
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_exit_124_timeout_stops_in_order(home: Home, form: list[str]) -> None:
     home.write(SLOW)
-    ended = home.run(*home.in_session("--timeout", "1"))
-    assert ended.status == 124 and "--timeout" in ended.stderr and ended.stdout == ""
+    ended = home.run(*home.in_session("--timeout", "1", *form))
+    assert ended.status == 124 and "--timeout" in ended.stderr, ended
+    if form:
+        assert lines(ended.stdout)[-1]["status"] == 124
+    else:
+        assert ended.stdout == ""
     assert closed_in_order(home)
     resumed(home)
 
@@ -208,6 +265,21 @@ def test_exit_137_killed_and_run_again_with_the_request_id_never_submits_twice(h
         assert raw.execute("SELECT count(*) FROM submissions").fetchone() == (1,)
     raw.close()
     assert Status.KILLED == 137
+
+
+def test_exit_137_a_killed_screen_through_its_launcher_and_resume_without_one(tmp_path: Path) -> None:
+    seat = Seat(tmp_path)
+    seat.write(SLOW)
+    with seat.open() as window:
+        window.say("begin")
+        window.wait_state("running")
+        assert window.kill_app() == 137
+        window.pump()
+        assert b"durable-tui was killed (SIGKILL)." in window.raw and b"Continue: " in window.raw
+    seat.wait_gone()
+    seat.write(QUICK)
+    ended = seat.run("resume")
+    assert ended.status == 0 and "= answered" in ended.stdout, ended
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])

@@ -16,7 +16,7 @@ from tests.tools.screen_kit import Seat, Window, draft_of
 
 pytestmark = pytest.mark.terminal
 
-ROUNDS = 14
+ROUNDS = 8
 LONG = [{"text": "A long answer.", "delay": 300}]
 STUBBORN = {"name": "bash", "args": {"command": "trap '' TERM; sleep 100"}}
 

@@ -167,9 +167,7 @@ def test_ui_r05_ui_r10_messages_and_context_come_from_the_store_and_not_from_a_c
 
 
 def test_ui_r13_killed_while_a_command_floods(seat: Seat) -> None:
-    seat.write(
-        [{"calls": [{"name": "bash", "args": {"command": "yes flood | head -c 2G"}}]}, {"text": "It goes on."}]
-    )
+    seat.write([{"calls": [{"name": "bash", "args": {"command": "yes flood | head -c 2G"}}]}, {"text": "It goes on."}])
     with seat.open() as window:
         window.say("flood")
         window.wait_line("flood", "│")

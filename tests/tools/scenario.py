@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from durable_tui.harness.conversation import Conversation
-from durable_tui.harness.harness import Harness
-
 from durable_tui.environment.base import Environment, EnvironmentScope
+from durable_tui.harness.conversation import Conversation
 from durable_tui.harness.extension import Extension, Registry
+from durable_tui.harness.harness import Harness
 from durable_tui.harness.settings import Settings
 from durable_tui.models.provider import Model, ModelRequest
 from durable_tui.storage import MemoryStorage, SqliteStorage
@@ -52,6 +51,7 @@ class Rig:
     effects: Effects = field(default_factory=Effects)
     extensions: list[Extension] = field(default_factory=list)
     record: bool = False
+    now: Callable[[], int] | None = None
     provider: StrictScripted = field(init=False)
     storage: Any = None
     harness: Harness = field(init=False)
@@ -74,7 +74,12 @@ class Rig:
         for extension in self.extensions:
             registry.install(extension)
         self.harness = await Harness.open(
-            self.storage, models=self.provider, registry=registry, environment=no_environment, settings=self.settings
+            self.storage,
+            models=self.provider,
+            registry=registry,
+            environment=no_environment,
+            settings=self.settings,
+            now=self.now,
         )
         self.root = await self.harness.root(agent=AGENT)
         return self

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from durable_tui.ui.adapter import build
+from durable_tui.ui.adapter import build, words
 from durable_tui.ui.adapter.blocks import Block, Head, Key, Marker, Note, Prose, Thinking, Tool
 from durable_tui.ui.adapter.chunks import Chunk, Chunker
 from durable_tui.ui.adapter.rows import slot_status
@@ -332,12 +332,23 @@ class Conversation:
                     block.version = len(str(block.data.arguments))
                 tail.append(block)
         if retry:
-            error = str(retry.get("error") or "the model failed")
-            tail.append(Block(("live", "n"), Note("interrupted", f"{error}; trying again", "attention")))
-            tail[-1].version = hash(error)
+            tail = self._retrying(tail, retry)
         else:
             self._cursor(tail)
         self.tail = tail
+
+    def _retrying(self, tail: list[Block], retry: Mapping[str, Any]) -> list[Block]:
+        """What stands under a failed attempt: when the next one follows, and why unless that is said just above."""
+        error = str(retry.get("error") or "the model failed")
+        text = f"trying again at {words.clock(retry.get('at'), seconds=True)}".removesuffix(" at ")
+        said = self.blocks[-1].data if self.blocks else None
+        if isinstance(said, Note) and said.text == error and len(tail) == 1:
+            tail = []
+        else:
+            text = f"{error}; {text}"
+        note = Block(("live", "n"), Note("running", text, "attention"))
+        note.version = hash(text)
+        return [*tail, note]
 
     def _cursor(self, tail: list[Block]) -> None:
         last = tail[-1]

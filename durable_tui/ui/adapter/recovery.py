@@ -217,7 +217,8 @@ def explanation(row: RecoveryRow) -> list[tuple[str, str]]:
         lines.append(("verdict", "not decided yet"))
     lines.append(("why", row.verdict.why))
     if task.get("rule"):
-        lines.append(("rule", str(task["rule"])))
+        rule = str(task["rule"])
+        lines.append(("rule", rule if rule.startswith("contract") else f"contract {rule}"))
     if task.get("detail"):
         lines.append(("detail", str(task["detail"])))
     if task.get("entry") is not None:

@@ -47,10 +47,19 @@ def slot_status(slot: Json, tasks: Mapping[int, Json]) -> str:
     return status
 
 
-def live_rows(view: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs = UNICODE, since: int = 0) -> Rows:
+def live_rows(
+    view: Json,
+    tasks: Mapping[int, Json],
+    now: int,
+    glyphs: Glyphs = UNICODE,
+    since: int = 0,
+    *,
+    standing: bool = False,
+) -> Rows:
     """pi.live: the attempt, each tool slot with its time and the end of its output, compactions.
 
-    Times count from `since` for what began before: before this process nothing ran for it.
+    Times count from `since` for what began before: before this process nothing ran for it. `standing` says that nothing
+    has been let start: no time passes then.
     """
     rows: list[Row] = []
     ticking = False
@@ -77,9 +86,9 @@ def live_rows(view: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs = 
             left += [("request", "bold"), (f" {glyphs['dot']} attempt {generation.get('attempt', 1)}", "dim")]
         else:
             left += [("tools" if slots else str(task.get("phase") or "preparing"), "bold")]
-        if started:
+        if started and not standing:
             right = [(words.elapsed(now - max(int(started), since)), "live")]
-        ticking = True
+        ticking = not standing
         rows.append(Row(("task", run["taskId"]), left, right))
         if retry and retry.get("error"):
             rows.append(Row(None, [(f"   {glyphs['rail']} ", "faint"), (str(retry["error"]), "dim")]))
@@ -264,6 +273,11 @@ BLOCKED = {
 }
 
 
+def _fitting(sentence: str, cells: int) -> str:
+    """The sentence where it fits, else its first clause: half a sentence must not end in the middle of a word."""
+    return sentence if len(sentence) <= cells or "; " not in sentence else sentence.split("; ")[0]
+
+
 def recovery_rows(card: Recovery, glyphs: Glyphs = UNICODE, cells: int = 120) -> Rows:
     """The recovery card: task, what it did, verdict, what that means, the deciding commit."""
     name_width = max((len(row.name) for row in card.rows), default=0) + 1
@@ -280,12 +294,13 @@ def recovery_rows(card: Recovery, glyphs: Glyphs = UNICODE, cells: int = 120) ->
         )
         if doing_width < 8:
             doing = ""
+        sentence = row.sentence if len(row.sentence) <= room - doing_width else row.sentence.partition(";")[0]
         left: list[Run] = [
             (row.name.ljust(name_width), "identity"),
             (doing.ljust(doing_width) if doing else "", "bold"),
             (f"{glyphs[row.verdict.glyph]} ", row.verdict.tone),
             (row.verdict.word.ljust(word_width), f"bold {row.verdict.tone}"),
-            (row.sentence if sentences else "", "dim"),
+            (_fitting(row.sentence, room - doing_width) if sentences else "", "dim"),
         ]
         rows.append(Row(row.key, left, [(f"#{row.seq}", "faint")] if row.seq is not None else []))
     return Rows(tuple(rows), card.title, len(rows), False)

@@ -123,7 +123,7 @@ class ScreenModel:
         return recovery.recovery(self.view.get("recovery"), epoch=None if every else self.epoch)
 
     def live(self, now: int) -> rows.Rows:
-        return rows.live_rows(self.view, self.tasks, now, self.glyphs, self.running_since)
+        return rows.live_rows(self.view, self.tasks, now, self.glyphs, self.running_since, standing=self.paused)
 
     def inbox(self) -> rows.Rows:
         return rows.inbox_rows(self.view, self.glyphs)

@@ -114,6 +114,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
+def home_path_in(text: str, home: str = "") -> str:
+    """A sentence with the home folder in its paths as `~`."""
+    return text.replace(f" {home.rstrip('/')}/", " ~/") if home else text
+
+
 def home_path(path: str, home: str = "") -> str:
     """The path with the home folder as `~`."""
     if home and (path == home or path.startswith(home.rstrip("/") + "/")):

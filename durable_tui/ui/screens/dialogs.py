@@ -34,6 +34,12 @@ class Look:
     glyphs: Glyphs
 
 
+def steady(line: Input) -> Input:
+    """Nothing blinks (look)."""
+    line.cursor_blink = False
+    return line
+
+
 Result = TypeVar("Result")
 
 
@@ -105,7 +111,7 @@ class LineScreen(Dialog[str]):
         self._placeholder = placeholder
 
     def inside(self) -> ComposeResult:
-        yield Input(value=clean(self._value), placeholder=clean(self._placeholder), id="line", compact=True)
+        yield steady(Input(value=clean(self._value), placeholder=clean(self._placeholder), id="line", compact=True))
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
@@ -120,8 +126,10 @@ class TextScreen(Dialog[None]):
 
     BINDINGS: ClassVar = [Binding("enter,q", "leave", "Close", show=False)]
 
-    def __init__(self, look: Look, title: str, make: Callable[[int], list[Line]]) -> None:
-        super().__init__(look, title)
+    def __init__(
+        self, look: Look, title: str, make: Callable[[int], list[Line]], corner: str = "Esc close"
+    ) -> None:
+        super().__init__(look, title, corner)
         self._make = make
 
     def inside(self) -> ComposeResult:
@@ -157,7 +165,7 @@ class HelpScreen(TextScreen):
     """Every key and command, from the registry."""
 
     def __init__(self, look: Look, keymap: dict[str, str] | None = None) -> None:
-        super().__init__(look, "help", lambda cells: help_lines(cells, keymap))
+        super().__init__(look, "help", lambda cells: help_lines(cells, keymap), "Up Down PgDn scroll · Esc close")
 
 
 GROUPS = (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -13,8 +12,9 @@ from textual.widgets import Input
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.screens.dialogs import Dialog, Look
+from durable_tui.ui.screens.dialogs import Dialog, Look, steady
 from durable_tui.ui.text.runs import Run
+from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.panel import Panel
 
@@ -40,17 +40,27 @@ class SessionsScreen(Dialog[Any]):
         Binding("ctrl+n", "new", "New session", show=False, priority=True),
     ]
 
-    def __init__(self, look: Look, catalogue: Any, directory: str, current: Any = None, home: str = "") -> None:
+    def __init__(
+        self,
+        look: Look,
+        catalogue: Any,
+        directory: str,
+        current: Any = None,
+        home: str = "",
+        *,
+        now: Callable[[], int],
+    ) -> None:
         super().__init__(look, "sessions", "Enter open · Ctrl+N new · Tab everywhere · Esc close")
         self._catalogue = catalogue
         self._directory = directory
         self._current = current
         self._home = home
+        self._now = now
         self._everywhere = False
         self._infos: list[Any] = []
 
     def inside(self) -> ComposeResult:
-        yield Input(placeholder="search titles", id="search", compact=True)
+        yield steady(Input(placeholder="search titles", id="search", compact=True))
         yield SessionPanel(palette=self.look.palette, glyphs=self.look.glyphs, id="sessions")
 
     def on_mount(self) -> None:
@@ -70,9 +80,7 @@ class SessionsScreen(Dialog[Any]):
             return
         query = self.query_one(Input).value.lower().split()
         infos = [info for info in self._infos if all(word in _searched(info) for word in query)]
-        rows = session_rows(
-            infos, self.look.glyphs, int(time.time() * 1000), self._current, self._home, self._everywhere
-        )
+        rows = session_rows(infos, self.look.glyphs, self._now(), self._current, self._home, self._everywhere)
         where = "everywhere" if self._everywhere else "in this directory"
         panel = self.query_one(SessionPanel)
         panel.set_rows(Rows(tuple(rows), "sessions", len(infos), empty="no session " + where))
@@ -121,12 +129,9 @@ def session_rows(
             "damaged": ("failed", "failed"), "newer": ("blocked", "attention"),
         }.get(info.state, ("clean", "dim"))  # fmt: skip
         here = info.path == current
-        left: list[Run] = [
-            (f"{glyphs[glyph]} ", tone),
-            (info.title or "untitled", "bold"),
-            ("  this one" if here else "", "live"),
-        ]
-        rows.append(Row(info.path, left, [(words.day(info.updated_at, now), "dim")]))
+        left: list[Run] = [(f"{glyphs[glyph]} ", tone), (info.title or "untitled", "bold")]
+        mark: list[Run] = [("this one  ", "live")] if here else []
+        rows.append(Row(info.path, left, [*mark, (words.day(info.updated_at, now), "dim")]))
         facts: list[str] = []
         if here:
             facts.append("open here")
@@ -135,7 +140,8 @@ def session_rows(
         elif info.state == "unfinished":
             facts.append(f"{info.unfinished} unfinished")
         elif info.state in ("damaged", "newer"):
-            facts.append(info.message or info.state)
+            reason = (info.message or "").replace(str(info.path), "").strip(" :")
+            facts.append(f"{info.state}: {one_line(reason)}" if reason else info.state)
         else:
             facts.append("clean")
         if info.queued:

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 from textual import events
 from textual.message import Message
+from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import TextArea
 
@@ -152,6 +153,10 @@ class Composer(TextArea):
 
     # --- keys -----------------------------------------------------------------------------------------------
 
+    def render_line(self, y: int) -> Strip:
+        # Wrapping the placeholder into no cells at all is an error in textual.
+        return super().render_line(y) if self.content_size.width else Strip.blank(self.size.width)
+
     async def _on_key(self, event: events.Key) -> None:
         self._burst = self._burst + 1 if event.time - self._last_key < BURST_GAP else 0
         self._last_key = event.time
@@ -177,6 +182,7 @@ class Composer(TextArea):
         text = clean(event.text)
         if text:
             self._replace_via_keyboard(text, *self.selection)
+            self.call_after_refresh(self.scroll_cursor_visible)  # the composer may have grown meanwhile
 
     def submit(self, mode: Mode) -> None:
         """Enter or its like: a line break, a suggestion taken, or off it goes."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.widgets.panel import Panel
 
+VISIBLE = 6  # rows, as its style says
+
 
 @dataclass(slots=True, frozen=True)
 class Suggestion:
@@ -53,7 +55,8 @@ class Suggestions(Panel, can_focus=False):
         return True
 
     def _show_keys(self) -> None:
-        self.border_subtitle = "Tab take · Esc close"
+        more = f"{len(self.items)} in all · " if len(self.items) > VISIBLE else ""
+        self.border_subtitle = f"{more}Tab take · Esc close"
 
     def chosen(self) -> Suggestion | None:
         return self.items[self.key] if self.open and self.key is not None and self.key < len(self.items) else None

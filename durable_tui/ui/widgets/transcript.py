@@ -212,11 +212,20 @@ class Transcript(ScrollView, can_focus=True):
         if size != self.virtual_size:
             self._settling = True
             try:
-                self.virtual_size = size
+                self._set_virtual(size)
                 if not self.follow and self._heights.total:
                     self._go(self._heights.offset(min(self._anchor[0], len(self._heights))) + self._anchor[1])
             finally:
                 self._settling = False
+
+    def _set_virtual(self, size: Size) -> None:
+        longer = size.height > self.container_size.height
+        if not longer or not self.show_vertical_scrollbar or size.width != self.virtual_size.width:
+            self.virtual_size = size
+            return
+        # Only the bar tells of another length. The reactive would lay out and draw the whole screen with every line.
+        self.set_reactive(ScrollView.virtual_size, size)
+        self.vertical_scrollbar.window_virtual_size = size.height
 
     def _go(self, y: int) -> None:
         was, self._settling = self._settling, True

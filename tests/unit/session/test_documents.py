@@ -146,7 +146,7 @@ async def test_retire_and_create_is_a_new_incarnation() -> None:
 
 async def test_a_newer_stored_version_is_refused() -> None:
     session, _ = await opened()
-    newer = DocumentDefinition("test.notes", "conversation", lambda: {}, version=2, history="latest")
+    newer = DocumentDefinition("test.notes", "conversation", dict, version=2, history="latest")
     async with session.commit() as tx:
         await tx.document(newer, 1)
     with pytest.raises(DocumentRefused, match="version 2"):
@@ -163,7 +163,7 @@ async def test_migration_is_lazy_and_writes_a_base_in_the_first_commit_that_acqu
     newer = DocumentDefinition(
         "test.notes",
         "conversation",
-        lambda: {},
+        dict,
         version=2,
         history="latest",
         migrate=lambda value, version: {"words": [value["text"]], "from": version},
