@@ -126,6 +126,8 @@ class _Launcher:
             terminal.LAUNCHER_ALIVE_FD: str(alive_read),
             terminal.LAUNCHER_PROGRAM: self.program,
         }
+        for name in ("COLUMNS", "LINES"):
+            env.pop(name, None)  # exported by some shells: they would be taken for the size, also after a resize
         # Until the app has its own handler an interrupt must not become a traceback; it is turned into SIGTERM below.
         former = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:

@@ -39,10 +39,12 @@ async def wait_for(opened: Opened, follower: Follower, awaited: Awaitable[Any]) 
     tasks: set[asyncio.Future[Any]] = {work, parked, problem, follower.task}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
+        if work.done() and work.exception() is None:
             return Outcome(value=work.result())
-        if problem.done():
+        if problem.done() or opened.problem.is_set():  # it says more than the error that it gave the work
             return Outcome(exit=problem_exit(opened))
+        if work.done():
+            work.result()
         if parked.done():
             return Outcome(exit=parked_exit(opened, follower))
         follower.task.result()

@@ -33,7 +33,7 @@ async def render(storage: Storage, report: Report) -> AsyncIterator[str]:
     for task in failed:
         yield f"  T{task['taskId']} {task['kind']} {task['outcome']}: {task.get('detail', '')}\n"
     lines = list(recovery_lines(report.recovery))
-    yield "\nrecoveries: " + ("\n" if lines else "none\n")
+    yield "\nrecoveries:\n" if lines else "\nrecoveries: none\n"
     for line in lines:
         yield f"  {line}\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
@@ -38,7 +39,7 @@ class Harness:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._closed = False
-        self.paused_reason: str | None = None
+        self._paused_reason: str | None = None
         kernel.session.on_state = self._on_state
 
     @staticmethod
@@ -106,7 +107,6 @@ class Harness:
     async def resume(self) -> None:
         """Start scheduling: unfinished work goes on (contract 7, 15)."""
         self._kernel.session.check_open()
-        self.paused_reason = None
         self._kernel.scheduler.start()
 
     async def wait_for_task(self, task_id: int) -> TaskRecord:
@@ -218,6 +218,11 @@ class Harness:
     def state(self) -> SessionState:
         """open, poisoned, fenced or closed."""
         return self._kernel.session.state
+
+    @property
+    def paused_reason(self) -> str | None:
+        """Why this session should wait for a person before it goes on; None once scheduling began (contract 6.11)."""
+        return None if self._kernel.scheduler.active else self._paused_reason
 
     @property
     def session_problem(self) -> str | None:
@@ -334,11 +339,15 @@ class Opening:
             await self._harness.close()
 
     async def _open(self) -> Harness:
-        try:
-            return await self._assemble()
-        except BaseException:
+        opening, cancelled = await uninterrupted(self._assemble())
+        if opening.cancelled() or opening.exception() is not None:
             await self._storage.abandon()
-            raise
+        elif cancelled:
+            with contextlib.suppress(StorageError):  # the store is released all the same
+                await opening.result().close()  # in order: whoever opens next must not take it for a death
+        if cancelled:
+            raise asyncio.CancelledError
+        return opening.result()
 
     async def _assemble(self) -> Harness:
         session = await Session.open(self._storage, now=self._now)
@@ -371,5 +380,5 @@ class Opening:
         deaths = await recover(kernel)
         kernel.scheduler.adopt_recovered(found, serial=deaths >= 2)
         if await opens_keep_dying(kernel):
-            harness.paused_reason = "the last openings of this session died before they did anything"
+            harness._paused_reason = "the last openings of this session died before they did anything"
         return harness

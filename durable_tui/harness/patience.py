@@ -9,7 +9,7 @@ from durable_tui.harness.tasks import TaskContext
 from durable_tui.session import Transaction
 from durable_tui.storage.errors import StorageRejected
 
-REJECTED_TRIES = 4
+REJECTED_TRIES = 7  # about six seconds: what happened must not be lost to a passing refusal
 
 
 async def patiently(context: TaskContext, body: Callable[[Transaction], Awaitable[None]]) -> None:

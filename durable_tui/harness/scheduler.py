@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.delta import freeze
 from durable_tui.harness.cleanup import clean_up, withdraw_queued
+from durable_tui.harness.fitting import Fitting
 from durable_tui.harness.graph import below, children_of, conversations_below
 from durable_tui.harness.recovery import note_verdict
 from durable_tui.harness.tasks import (
@@ -19,6 +19,7 @@ from durable_tui.harness.tasks import (
     changed,
     checkpoint_of,
     decide,
+    describe,
     is_decided,
     outcome_of,
     status_of,
@@ -60,9 +61,8 @@ class Scheduler:
         self.blocked: dict[int, str] = {}
         self._on_blocked: list[Callable[[], None]] = []
         self._unproven: set[int] = set()
-        self._recovered: set[int] = set()
         self._invocations: dict[int, Invocation] = {}
-        self._refused: dict[int, object] = {}
+        self.fitting = Fitting(kernel)
         self._backoff: dict[int, float] = {}
         self._not_before: dict[int, float] = {}
         self._wakeup = asyncio.Event()
@@ -90,7 +90,6 @@ class Scheduler:
 
     def adopt_recovered(self, task_ids: list[int], *, serial: bool) -> None:
         """The tasks found at open; after two deaths in a row they start one at a time (contract 6.11)."""
-        self._recovered = set(task_ids)
         self.serial = serial
         if serial:
             self._unproven = set(task_ids)
@@ -198,7 +197,7 @@ class Scheduler:
                 self._not_before.pop(task_id, None)
             if status_of(after) == "terminal":
                 self.blocked.pop(task_id, None)
-                self._refused.pop(task_id, None)
+                self.fitting.forget(task_id)
                 self._backoff.pop(task_id, None)
                 self._not_before.pop(task_id, None)
         self.wake()
@@ -335,7 +334,7 @@ class Scheduler:
         return False
 
     async def _abort(self, record: TaskRecord) -> None:
-        reason = self._unfit(record)
+        reason = self.fitting.why_not(record)
         if reason is None and not await self._migrate(record):
             reason = "migration_failed"
         if reason is not None:
@@ -350,7 +349,7 @@ class Scheduler:
 
     async def _migrate(self, record: TaskRecord) -> bool:
         """Bring a task that is to be aborted to its code's version; False when its migration fails (contract 6.9)."""
-        moved = self._migrated(record)
+        moved = self.fitting.migrated(record)
         if moved is None:
             return False
         checkpoint, version = moved
@@ -398,18 +397,7 @@ class Scheduler:
         limit = self.kernel.settings.restart_limit
         if limit and record.get("restarts", 0) >= limit:
             return "restart_limit"
-        return self._unfit(record)
-
-    def _unfit(self, record: TaskRecord) -> str | None:
-        """Why the installed code cannot take a task over (contract 6.9), or None."""
-        definition = self.kernel.definition(record["kind"])
-        if definition is None:
-            return "missing_task"
-        if definition.version < record["version"]:
-            return "task_too_old"
-        if self._refused.get(record["id"]) is definition:
-            return "migration_failed"
-        return None
+        return self.fitting.why_not(record)
 
     async def _start(self, record: TaskRecord) -> None:
         task_id = record["id"]
@@ -436,13 +424,13 @@ class Scheduler:
             self.blocked[record["id"]] = reason
             self._tell_blocked()
         if record["id"] in self.kernel.undecided:
-            verdict = "gaveUp" if reason == "restart_limit" else "blocked"
+            verdict, rule = ("gaveUp", "6.11") if reason == "restart_limit" else ("blocked", "6.9")
             async with self.kernel.session.commit() as tx:
-                await note_verdict(self.kernel, tx, record["id"], verdict, "6.9", detail=reason)
+                await note_verdict(self.kernel, tx, record["id"], verdict, rule, detail=reason)
 
     async def _reserve(self, record: TaskRecord) -> bool:
         """Make a pending task running, migrating it first when its code is newer (contract 6.9)."""
-        moved = self._migrated(record)
+        moved = self.fitting.migrated(record)
         if moved is None:
             await self._block(record, "migration_failed")
             return False
@@ -459,25 +447,6 @@ class Scheduler:
             if verdict is not None:
                 await note_verdict(self.kernel, tx, record["id"], verdict, "15")
         return True
-
-    def _migrated(self, record: TaskRecord) -> tuple[Any, int] | None:
-        """The checkpoint and version as the installed code has them; None when its migration fails (contract 6.9)."""
-        definition = self.kernel.definition(record["kind"])
-        assert definition is not None
-        checkpoint, version = checkpoint_of(record), record["version"]
-        if definition.version == version:
-            return checkpoint, version
-        try:
-            if definition.migrate is None:
-                raise ValueError("there is no migration")
-            checkpoint = freeze(definition.migrate(checkpoint, version))
-            if not isinstance(checkpoint, dict) or "phase" not in checkpoint:
-                raise ValueError("the migration gave no checkpoint with a phase")
-        except Exception as error:  # noqa: BLE001 - reported; the task is blocked
-            self._refused[record["id"]] = definition
-            self.kernel.report(f"task {record['id']} ({record['kind']}) could not be migrated: {describe(error)}")
-            return None
-        return checkpoint, definition.version
 
     async def _verdict(self, record: TaskRecord) -> str | None:
         if record["id"] not in self.kernel.undecided:
@@ -535,7 +504,7 @@ class Scheduler:
             context.waited = False
             error: BaseException | None = None
             try:
-                definition = self._code_for(record, definition)
+                definition = self.fitting.code_for(record, definition)
                 if definition.version != record["version"]:
                     async with context.commit() as tx:
                         state = {"status": "pending", "checkpoint": before}
@@ -562,19 +531,6 @@ class Scheduler:
                 await self._fault(context, f"phase {before.get('phase')} ended without durable progress")
                 return
             self._backoff.pop(context.id, None)
-
-    def _code_for(self, record: TaskRecord, taken: TaskDefinition | None) -> TaskDefinition:
-        """The code for the next phase: what is installed now if it can take the task, else what ran so far (6.10)."""
-        installed = self.kernel.definition(record["kind"])
-        if taken is None:
-            if installed is None:
-                raise LookupError(f"the code for {record['kind']} is gone")
-            return installed
-        if installed is None or installed is taken or self._unfit(record) is not None:
-            return taken
-        if installed.version == record["version"]:
-            return installed if checkpoint_of(record).get("phase") in installed.phases else taken
-        return installed if self._migrated(record) is not None else taken
 
     def is_at_work(self, task_id: int) -> bool:
         """Whether an invocation of the task runs."""
@@ -633,9 +589,3 @@ def is_decided_or_gone(kernel: Kernel, task_id: int) -> bool:
     """Whether a task needs no more code."""
     record = kernel.session.tasks.get(task_id)
     return record is None or is_decided(record)
-
-
-def describe(error: BaseException) -> str:
-    """An error as one line for a record."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -76,8 +76,9 @@ async def _finish(kernel: Kernel, tx: Transaction) -> None:
         if task_id in kernel.undecided:
             outcome = outcome_of(task)
             marked = task["abortRequested"] or outcome["status"] in ("aborted", "orphaned")
-            decided = "aborted" if marked else "woken"
-            await note_verdict(kernel, tx, task_id, decided, "6.8" if decided == "aborted" else "15")
+            waited = kernel.undecided[task_id] in ("waiting", "completing")
+            decided, rule = ("aborted", "6.8") if marked else ("woken", "15") if waited else ("interrupted", "6.9")
+            await note_verdict(kernel, tx, task_id, decided, rule)
 
 
 def _check_new_work(kernel: Kernel, tx: Transaction) -> None:
@@ -111,8 +112,11 @@ def _check_new_conversations(kernel: Kernel, tx: Transaction) -> None:
     for conversation in tx.conversations.values():
         if "owner" in conversation:
             owner_id = conversation["owner"]["taskId"]
-            if owner_id not in kernel.session.tasks and owner_id not in tx.tasks:
+            owner = tx.candidate(owner_id)
+            if owner is None:
                 raise ValueError(f"a conversation cannot be owned by task {owner_id}, which does not live")
+            if owner["conversationId"] != conversation["owner"]["conversationId"]:
+                raise ValueError(f"task {owner_id} is of another conversation than its reference says (contract 6.5)")
             _check_owner(kernel, owner_id)
 
 

@@ -108,6 +108,12 @@ def decide(tx: Transaction, record: TaskRecord, outcome: Any) -> TaskRecord:
     return tx.put_task(changed(record, state={"status": TERMINAL, "outcome": outcome}, memos=None, restarts=None))
 
 
+def describe(error: BaseException) -> str:
+    """An error as one line for a record."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
 class TaskContext:
     """One invocation of a task. Handlers read `checkpoint` and `input`, and commit through `commit()`."""
 

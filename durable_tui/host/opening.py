@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from durable_tui.storage.sqlite import SqliteStorage
 
 HOW_TO_GET_A_MODEL = (
-    "set a key such as OPENAI_API_KEY, ANTHROPIC_API_KEY or DEEPSEEK_API_KEY, or start a local server "
+    "set a key such as OPENAI_API_KEY, DEEPSEEK_API_KEY or OPENROUTER_API_KEY, or start a local server "
     "(Ollama, llama.cpp, LM Studio, vLLM); choose with --model PROVIDER/MODEL; `durable-tui doctor` shows what is found"
 )
 

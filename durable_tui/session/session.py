@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -338,8 +339,9 @@ class CommitScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._tx is not None and self._token is not None
-        _current.reset(self._token)
         try:
+            with contextlib.suppress(ValueError):  # a generator may be closed in another context than it ran in
+                _current.reset(self._token)
             if error is not None:
                 self._tx.drop()
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
@@ -94,7 +95,11 @@ class SqliteStorage:
             await _settled(opening)
         except asyncio.CancelledError:
             if not opening.cancelled() and opening.exception() is None:
-                await _settled(asyncio.ensure_future(door.close()))
+                storage = cls(label, real, door, opened[0])
+                # After an unclean end nobody has told of the death yet, so the next opening must find it.
+                clean = storage.previous is None or storage.previous.closed_at is not None
+                with contextlib.suppress(StorageError):  # the store is released all the same
+                    await (storage.close() if clean else storage.abandon())
             raise
         return cls(label, real, door, opened[0])
 

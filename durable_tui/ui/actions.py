@@ -224,8 +224,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("question_on", "Next question", "Jumps to what you said next", "right_curly_bracket", scope="transcript"),
     Action("copy_entry", "Copy entry", "Copies the message or call as it was written", "y", scope="transcript"),
-    Action("scroll_up", "Page up", "", "pageup,ctrl+b", scope="transcript", palette=False),
-    Action("scroll_down", "Page down", "", "pagedown,ctrl+f", scope="transcript", palette=False),
+    Action("scroll_up", "Page up", "One screen back", "pageup,ctrl+b", scope="transcript", palette=False),
+    Action("scroll_down", "Page down", "One screen on", "pagedown,ctrl+f", scope="transcript", palette=False),
     Action("scroll_top", "Top", "To the oldest that is loaded", "home,g", scope="transcript", palette=False),
     Action("scroll_end", "End", "To the newest; follows again", "end,G", scope="transcript", palette=False),
     # the inbox
@@ -233,8 +233,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("item_edit", "Edit", "Takes the message back into the composer", "e", scope="inbox", palette=False),
     Action("item_drop", "Drop", "Withdraws the message", "x,delete", scope="inbox", palette=False),
     Action("item_promote", "Promote", "Makes a follow-up a steer", "p", scope="inbox", palette=False),
-    Action("item_up", "Move up", "", "K,shift+up", scope="inbox", palette=False),
-    Action("item_down", "Move down", "", "J,shift+down", scope="inbox", palette=False),
+    Action("item_up", "Move up", "Earlier in the queue", "K,shift+up", scope="inbox", palette=False),
+    Action("item_down", "Move down", "Later in the queue", "J,shift+down", scope="inbox", palette=False),
     # tasks and recoveries
     Action("task_abort", "Stop task", "Marks the task for abort", "x", scope="tasks", palette=False),
     Action(
@@ -278,6 +278,17 @@ def key_label(key: str, *, short: bool = False) -> str:
 def keys_of(action: Action, keymap: dict[str, str] | None = None) -> list[str]:
     """The keys in force, the configuration's before ours."""
     return [key.strip() for key in (keymap or {}).get(action.id, action.keys).split(",") if key.strip()]
+
+
+def first_key(name: str, keymap: dict[str, str] | None = None) -> str:
+    """How the first key in force of an action is called, "" when it has none."""
+    return next((key_label(key) for key in keys_of(BY_ID[name], keymap)), "")
+
+
+def action_of(key: str, scope: Scope, keymap: dict[str, str]) -> Action | None:
+    """What a key does in a place; one the configuration gave to an action is taken from the others."""
+    found = [action for action in ACTIONS if action.scope == scope and key in keys_of(action, keymap)]
+    return next((action for action in found if action.id in keymap), found[0] if found else None)
 
 
 def check_keymap(keymap: dict[str, str]) -> list[str]:

@@ -94,6 +94,7 @@ class DurableApp(Appearance):
 
     async def on_mount(self) -> None:
         self.set_interval(TICK, self._tick)
+        self.app_resume_signal.subscribe(self, lambda _: self._draw_all())
         self.work(self._start(), "open")
 
     async def _start(self) -> None:
@@ -152,7 +153,7 @@ class DurableApp(Appearance):
         if not session.model.paused and self.session is session and not self.leaving:
             await session.resume()
         elif reason:
-            self.tell(f"opened paused: {reason}. Enter on an empty line starts", "attention")
+            self.tell(f"opened paused: {reason}. {self.main.key('send')} on an empty line starts", "attention")
         if first and options.prompt:
             await self._submit(options.prompt, "send")
         return True
@@ -271,13 +272,11 @@ class DurableApp(Appearance):
                 if otherwise is not None:
                     otherwise()
                 return
-            if path != current:
+            if path != current or (self.session is not None and self.session.model.reading):
                 self.work(self.switch_session(None if path == NEW else path), "switch")
 
         self.push_screen(
-            SessionsScreen(
-                self.look, self.host.catalogue, self.options.directory, current, home(), now=self.now
-            ),
+            SessionsScreen(self.look, self.host.catalogue, self.options.directory, current, home(), now=self.now),
             chosen,
         )
 
@@ -365,8 +364,12 @@ class DurableApp(Appearance):
     def _make_up(self) -> None:
         if self._missed and not self._unwritten():
             self._missed = False
-            self.screen._compositor._dirty_regions.add(self.screen.size.region)
-            self.screen._compositor_refresh()
+            self._draw_all()
+
+    def _draw_all(self) -> None:
+        """Every cell anew: after a suspension, or paints left out, the terminal shows something else."""
+        self.screen._compositor._dirty_regions.add(self.screen.size.region)
+        self.screen._compositor_refresh()
 
     def _tick(self) -> None:
         self._make_up()

@@ -154,7 +154,7 @@ class Commands(PlaceCommands):
             return
         if composer.text.strip():
             composer.clear_to_history()
-            self.app.tell("cleared; Up brings it back")
+            self.app.tell(f"cleared; {self.main.key('history_back')} brings it back")
             return
         now = time.monotonic()
         if now - self._interrupted < QUIT_TWICE:
@@ -163,7 +163,7 @@ class Commands(PlaceCommands):
         self._interrupted = now
         unfinished = self.app.session.model.unfinished if self.app.session else 0
         more = f"; {words.plural(unfinished, 'task')} will go on at the next open" if unfinished else ""
-        self.app.tell(f"Ctrl+C again quits{more}")
+        self.app.tell(f"{self.main.key('interrupt')} again quits{more}")
 
     def do_suspend(self) -> None:
         self.app.action_suspend_process()

@@ -41,14 +41,13 @@ TABLE: dict[str, tuple[str, str]] = {
 class Glyphs:
     """Glyphs by name: `glyphs["done"]`."""
 
-    __slots__ = ("_map", "ascii")
+    __slots__ = ("_map",)
 
     def __init__(self, ascii_only: bool = False) -> None:
         self.use_ascii(ascii_only)
 
     def use_ascii(self, ascii_only: bool) -> None:
         """Change over in place: every widget of one app shares its table."""
-        self.ascii = ascii_only
         self._map = {name: pair[1 if ascii_only else 0] for name, pair in TABLE.items()}
 
     def __getitem__(self, name: str) -> str:

@@ -125,7 +125,8 @@ class PlaceCommands:
         text = item_text(item.get("content")) if item.get("mode") != "write" else ""
         if text:
             self.main.composer.cleared.append(text)
-            self.app.tell(f"dropped “{one_line(text, 40)}”; Up in the composer brings it back")
+            key = self.main.key("history_back")
+            self.app.tell(f"dropped “{one_line(text, 40)}”; {key} in the composer brings it back")
 
     async def do_item_promote(self) -> None:
         await self.session.root.promote_item(self._item()["id"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -23,7 +24,7 @@ MB = 1024 * 1024
 
 
 def bench(quick: bool = False) -> list[Result]:
-    many, rounds = (5_000, 1) if quick else (100_000, 3)
+    many, rounds, pages = (5_000, 1, 60) if quick else (100_000, 3, 400)
     sizes: dict[str, list[float]] = {"empty": [], "full": [], "paged": []}
     with tempfile.TemporaryDirectory() as name:
         place = Place(Path(name))
@@ -37,16 +38,17 @@ def bench(quick: bool = False) -> list[Result]:
                     screen.settle()
                 sizes["empty"].append(empty.app.memory_info().rss / MB)
                 sizes["full"].append(full.app.memory_info().rss / MB)
-                for _ in range(3 if quick else 20):  # older pages are loaded while going up
+                for _ in range(pages // 20):  # older pages are loaded while going up
                     full.press("\x1b[5~" * 20)
-                    full.settle(0.2, limit=5)
+                    time.sleep(0.3)
+                    full.settle(0.3, limit=5)
                 sizes["paged"].append(full.app.memory_info().rss / MB)
     empty_size, full_size, paged = (median(sizes[which]) for which in ("empty", "full", "paged"))
     return [
         Result(
             f"memory: {many:,} entries / empty", full_size / empty_size, 1.5, f"{empty_size:.1f} → {full_size:.1f} MB"
         ),
-        Result("memory: after 400 pages upwards / empty", paged / empty_size, None, f"{paged:.1f} MB"),
+        Result(f"memory: after {pages} pages upwards / empty", paged / empty_size, None, f"{paged:.1f} MB"),
     ]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from durable_tui.harness.extension import Extension, ToolCall, tool
 from durable_tui.harness.tasks import TaskContext, TaskDefinition, new_task
+from durable_tui.harness.toolcall import TOOL
 from durable_tui.models.provider import ModelError
 from durable_tui.storage import MemoryStorage
 from durable_tui.storage.errors import StorageRejected
@@ -112,6 +113,15 @@ async def test_contract_6_11_what_is_parked_waits_for_a_person_over_clean_reopen
     await asyncio.sleep(0.05)
     assert [row["blocked"] for row in rig.harness.inspect()] == ["restart_limit"] and deadly.begun == begun
     assert len(await _deaths(rig)) == 5
+    await rig.crash()
+    await rig.harness.resume()
+
+    async def told() -> bool:
+        row = (await _deaths(rig))[-1]["tasks"][0]
+        return (row.get("verdict"), row.get("rule")) == ("gaveUp", "6.11")
+
+    await wait_until(told)
+    assert (await rig.storage.task(task_id))["restarts"] == 5, "it was not running"
     deadly.leave = True
     await rig.harness.retry_task(task_id)
     assert (await outcome(rig, task_id))["status"] == "completed"
@@ -247,8 +257,9 @@ async def test_contract_6_11_a_session_whose_opens_keep_dying_opens_paused(opene
     await asyncio.sleep(0.02)
     assert len(rig.provider.requests) == 1 and "restart_limit" not in str(rig.harness.inspect())
     rig.provider.script = [say("at last")]
-    await rig.harness.resume()
+    waiting = await rig.root.submit("and then")  # asking for something is a decision to go on, as `resume` is
     assert rig.harness.paused_reason is None
+    assert (await asyncio.wait_for(waiting.wait(), 10)).status == "done"
     await rig.idle()
     await rig.close()
     await rig.reopen()
@@ -453,6 +464,23 @@ def _die_after_this_commit(rig: Rig) -> None:
         await inner(batch)
 
     rig.storage.commit = commit
+
+
+async def test_contract_15_a_found_call_that_faults_is_told_as_interrupted(opened: Open) -> None:
+    async def broken(context: TaskContext) -> None:
+        raise RuntimeError("a bug in recovery")
+
+    rig = await opened([call(("gate", {"text": "g"})), say("done")])
+    submission = await rig.root.submit("go", request_id="r")
+    await rig.effects.wait_started("gate")
+    rig.extensions = [Extension("bad", tasks=[dataclasses.replace(TOOL, phases={**TOOL.phases, "execute": broken})])]
+    await rig.crash()
+    settled = await asyncio.wait_for((await rig.harness.submission(submission.id)).wait(), 10)
+    assert settled.status == "done", "a faulted call does not end the run"
+    row = (await _deaths(rig))[-1]["tasks"][-1]
+    assert (row["kind"], row["verdict"]) == ("pi.tool", "interrupted")
+    assert (await rig.storage.task(row["taskId"]))["state"]["outcome"]["status"] == "faulted"
+    await rig.check(idle=True)
 
 
 async def test_contract_15_undecided_rows_are_linked_to_the_next_death_and_decided_after_a_clean_close(

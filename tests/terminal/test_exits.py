@@ -174,7 +174,7 @@ extension = Extension("refuses")
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        ("StorageRejected(f'{self.path}: no space left, 0 bytes free', full=True)", "full"),
+        ("StorageRejected(f'{self.label}: no space left, 0 bytes free', full=True)", "full"),
         ("StorageUncertain('the connection broke during COMMIT')", "poisoned"),
     ],
 )

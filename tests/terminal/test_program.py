@@ -94,6 +94,17 @@ def test_u08_signals_close_in_order(shell: Tmux, program: Program, who: str, sig
     shell.assert_works()
 
 
+def test_u08_an_interrupt_twice_in_a_row_is_130_and_leaves_a_working_terminal(shell: Tmux, program: Program) -> None:
+    for _ in range(2):
+        program.app.send_signal(signal.SIGINT)
+        time.sleep(0.05)
+
+    shell.wait_for("status 130")
+    assert HINT.search(shell.text)
+    assert "Traceback" not in shell.text
+    shell.assert_works()
+
+
 @pytest.mark.parametrize("stop", ["key", "outside"])
 def test_ui_t03_suspend_and_fg_keep_what_was_typed(shell: Tmux, program: Program, stop: str) -> None:
     shell.type("half a thought")

@@ -146,7 +146,7 @@ def test_ui_r20_a_block_that_cannot_be_drawn_stops_neither_the_screen_nor_the_ru
     assert not seat.problems()
 
 
-def test_ui_r20_a_widget_that_fails_ends_the_screen_and_loses_no_work(seat: Seat) -> None:
+def test_u08_ui_r20_a_widget_that_fails_ends_the_screen_and_loses_no_work(seat: Seat) -> None:
     seat.write(LONG)
     with seat.open() as window:
         window.say("keep this")

@@ -263,6 +263,13 @@ def test_u04_ui_t06_tiny_sizes_and_storms_of_resizes_while_an_answer_streams(sea
     assert b"Traceback" not in window.raw
 
 
+def test_ui_t06_exported_sizes_are_not_taken_for_the_terminal_s(seat: Seat) -> None:
+    with seat.open(size=(120, 40), env={"COLUMNS": "61", "LINES": "17"}) as window:
+        assert len(window.screen[0]) > 100
+        window.resize(140, 44)
+        window.wait_for(lambda: len(window.screen[0]) > 125)
+
+
 @pytest.mark.parametrize("size", [(1, 1), (20, 5)])
 def test_ui_t06_it_starts_at_a_tiny_size(seat: Seat, size: tuple[int, int]) -> None:
     with seat.open(size=size, ready=False) as window:

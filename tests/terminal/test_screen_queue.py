@@ -164,7 +164,7 @@ def order(window: Window) -> list[str]:
 # --- Esc and what waits -------------------------------------------------------------------------------------
 
 
-def test_ui_a01_ui_q01_ui_q06_ui_q07_ui_q12_esc_parks_the_queue_and_an_empty_enter_releases_it(seat: Seat) -> None:
+def test_ui_a01_ui_q01_ui_q02_ui_q06_ui_q07_esc_parks_the_queue_and_an_empty_enter_releases_it(seat: Seat) -> None:
     script = {
         "match": {
             "newer": [{"text": "Answer to the newer."}],

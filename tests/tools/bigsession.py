@@ -66,10 +66,13 @@ async def make(path: Path, entries: int, *, cwd: str = ".", model: str = "bench/
 
 
 async def leave_unfinished(path: Path, model: str = "bench/m") -> None:
-    """A run in its first request, and the end without any order: what a SIGKILL leaves."""
+    """A run in its first request, and the end without any order: what a SIGKILL leaves.
+
+    It runs in a conversation of its own, whose context is short.
+    """
     storage, harness, models = await open_silent(path, model)
-    root = await harness.root()
-    await root.submit("And the last one?")
+    conversation = await harness.create_conversation(agent={"model": model, "cwd": "."})
+    await conversation.submit("And the last one?")
     await asyncio.wait_for(models.asked.wait(), 60)
     await storage.abandon()
     try:

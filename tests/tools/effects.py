@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from durable_tui.harness.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
 
 #: Tools that must never have more than one effect a task.
-UNSAFE = frozenset({"note", "slow", "boom", "seq", "gate", "talk", "stubborn", "after", "step"})
+UNSAFE = frozenset({"note", "slow", "boom", "seq", "gate", "talk", "stubborn", "after", "step", "delegate"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,7 +251,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(404, {"error": {"message": f"no {self.path}", "type": "not_found_error"}})
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        length = int(self.headers.get("content-length", 0))
+        raw = self.rfile.read(length)
+        if len(raw) < length:  # the client died in the middle of asking
+            self.close_connection = True
+            return
         if self.path != "/v1/chat/completions":
             self._json(404, {"error": {"message": f"no {self.path}", "type": "not_found_error"}})
             return

@@ -226,6 +226,7 @@ class Stage:
     harness: Harness = field(init=False)
     root: Conversation = field(init=False)
     registry: Registry = field(default_factory=Registry)
+    opened_at: int = 0
 
     def __post_init__(self) -> None:
         self.paper = Paper(self.clock)
@@ -235,6 +236,7 @@ class Stage:
         self.registry.install(CodingTools)
 
     async def open(self) -> Stage:
+        self.opened_at = self.clock()
         if self.path is not None:
             self.storage = await SqliteStorage.open(self.path, "process")
         elif self.storage is None:

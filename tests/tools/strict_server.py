@@ -118,7 +118,11 @@ class Handler(BaseHTTPRequestHandler):
         self._json(200, {"object": "list", "data": [{"id": "strict", "object": "model"}]})
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("content-length", "0")))
+        length = int(self.headers.get("content-length", "0"))
+        raw = self.rfile.read(length)
+        if len(raw) < length:  # the client died in the middle of asking
+            self.close_connection = True
+            return
         violations = check_openai(raw)
         if violations:
             self.log.write({"turn": None, "violations": violations, "body": raw.decode("utf-8", "replace")})

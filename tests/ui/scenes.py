@@ -96,7 +96,8 @@ class StagedApp(DurableApp):
         return await self._open_by_host(options, path)
 
     def _session_clock(self) -> int:
-        return self.now()  # it passes here, though only when the scene says so
+        # Work goes on since the scene's last opening, not since the screen was let at it.
+        return self.stage.opened_at if self.stage is not None else self.now()
 
     async def run_async(self, **arguments: Any) -> Any:
         try:
@@ -117,7 +118,6 @@ async def shown(app: StagedApp, pilot: Pilot[int]) -> None:
     if scene.during is not None:
         assert app.stage is not None
         await scene.during(app, pilot, app.stage)
-    await still(app, pilot)
     await until(pilot, lambda: scene.shown in screen_text(app))
     await still(app, pilot)
 
@@ -125,7 +125,7 @@ async def shown(app: StagedApp, pilot: Pilot[int]) -> None:
 async def still(app: StagedApp, pilot: Pilot[int]) -> None:
     """Until the picture has been the same for a while."""
     calm, last = 0, ""
-    while calm < 12:
+    while calm < 6:
         await pilot.pause()
         await asyncio.sleep(0.03)
         now = screen_text(app)
@@ -289,7 +289,9 @@ async def many(world: World) -> Stage:
     """This session, and others of this directory: clean, unfinished, open in another window."""
     world.processes.alive.add(5120)
     await past(world, "20260918-150200-aa10c3d4", START - 3 * DAY, "Make the log rotate at midnight", pid=3300)
-    await past(world, "20260920-091500-bb20c3d4", START - DAY, "Port the parser to the new tokenizer", pid=3301, end="kill")
+    await past(
+        world, "20260920-091500-bb20c3d4", START - DAY, "Port the parser to the new tokenizer", pid=3301, end="kill"
+    )
     await past(
         world, "20260921-093000-cc30c3d4", START - 3_600_000, "Write release notes for 2.4", pid=5120, end="live",
         model="local/qwen3",

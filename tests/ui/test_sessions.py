@@ -59,7 +59,7 @@ def test_ui_k07_rows_tell_how_each_session_stands() -> None:
         info("e"),
     ]
     rows = session_rows(infos, UNICODE, fakes.NOW, infos[4].path, "/home/me", True)
-    text = ["".join(part for part, _ in row.left) for row in rows]
+    text = ["".join(part for part, _ in [*row.left, *row.right]) for row in rows]
     assert text[0].startswith("◆ a") and "3 unfinished · 2 queued · chat · $0.012" in text[1]
     assert text[2].startswith("● b") and "another window, pid 5120" in text[3]
     assert text[4].startswith("✕ c") and "torn at page 3" in text[5]

@@ -313,6 +313,7 @@ class Conversation:
         message = generation.get("message") or {}
         retry = generation.get("retry")
         tail = [Block(("live", "h"), Head("assistant", message.get("timestamp")), gap=True)]
+        tail[0].version = int(message.get("timestamp") or 0)  # the time comes with the first words
         parts = message.get("content") or ()
         for index, part in enumerate(parts):
             kind = part.get("type")

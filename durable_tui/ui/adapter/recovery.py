@@ -131,7 +131,7 @@ class Recovery:
 
 def recovery(value: Mapping[str, Any] | None, *, epoch: int | None = None, since: int | None = None) -> Recovery:
     """The rows to show: of deaths found by opening `epoch`, else found at `since` or later, else of all."""
-    deaths = [death for death in (value or {}).get("deaths") or () if isinstance(death, Mapping)]
+    deaths = _linked([death for death in (value or {}).get("deaths") or () if isinstance(death, Mapping)])
     chosen = [death for death in deaths if _current(death, epoch, since)]
     rows = tuple(row for death in reversed(chosen) for row in _rows(death))
     if not rows:
@@ -150,6 +150,18 @@ def recovery(value: Mapping[str, Any] | None, *, epoch: int | None = None, since
         counted[row.verdict.word] = counted.get(row.verdict.word, 0) + 1
     summary = ", ".join(f"{count} {word}" for word, count in counted.items())
     return Recovery(rows, title, footing, summary, undecided)
+
+
+def _linked(deaths: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without the rows a later death took over: a task found again before anything was decided has its verdict there."""
+    later: set[Any] = set()
+    out: list[Mapping[str, Any]] = []
+    for death in reversed(deaths):
+        tasks = death.get("tasks") or ()
+        kept = [task for task in tasks if "verdict" in task or task["taskId"] not in later]
+        later.update(task["taskId"] for task in tasks)
+        out.append(death if len(kept) == len(tasks) else {**death, "tasks": kept})
+    return out[::-1]
 
 
 def _current(death: Mapping[str, Any], epoch: int | None, since: int | None) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from durable_tui.ui.adapter import words
-from durable_tui.ui.adapter.recovery import VERDICTS, Recovery
+from durable_tui.ui.adapter.recovery import VERDICTS, Recovery, RecoveryRow
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 
 Run = tuple[str, str]
@@ -273,9 +273,11 @@ BLOCKED = {
 }
 
 
-def _fitting(sentence: str, cells: int) -> str:
-    """The sentence where it fits, else its first clause: half a sentence must not end in the middle of a word."""
-    return sentence if len(sentence) <= cells or "; " not in sentence else sentence.split("; ")[0]
+def _fitting(row: RecoveryRow, cells: int) -> str:
+    """The sentence where it fits, else its first clause, else none: the explanation has it. A stored reason is cut."""
+    parts = (row.sentence, row.sentence.split("; ")[0])
+    otherwise = "" if row.sentence == row.verdict.sentence else row.sentence
+    return next((part for part in parts if len(part) <= cells), otherwise)
 
 
 def recovery_rows(card: Recovery, glyphs: Glyphs = UNICODE, cells: int = 120) -> Rows:
@@ -294,13 +296,12 @@ def recovery_rows(card: Recovery, glyphs: Glyphs = UNICODE, cells: int = 120) ->
         )
         if doing_width < 8:
             doing = ""
-        sentence = row.sentence if len(row.sentence) <= room - doing_width else row.sentence.partition(";")[0]
         left: list[Run] = [
             (row.name.ljust(name_width), "identity"),
             (doing.ljust(doing_width) if doing else "", "bold"),
             (f"{glyphs[row.verdict.glyph]} ", row.verdict.tone),
             (row.verdict.word.ljust(word_width), f"bold {row.verdict.tone}"),
-            (_fitting(row.sentence, room - doing_width) if sentences else "", "dim"),
+            (_fitting(row, room - doing_width) if sentences else "", "dim"),
         ]
         rows.append(Row(row.key, left, [(f"#{row.seq}", "faint")] if row.seq is not None else []))
     return Rows(tuple(rows), card.title, len(rows), False)

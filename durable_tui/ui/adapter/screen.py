@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from durable_tui.ui.adapter import header, recovery, rows, words
@@ -144,19 +144,19 @@ class ScreenModel:
                 current = block.entry
         return texts
 
-    def hint(self) -> str:
-        """What the keys of the composer do now."""
+    def hint(self, key: Callable[[str], str]) -> str:
+        """What the keys of the composer do now; `key` tells how the key of an action is called."""
         if self.closing:
             return "closing in order"
         if self.reading:
-            return "read-only · Ctrl+O another session"
+            return f"read-only · {key('sessions')} another session"
         if self.paused and self.unfinished:
-            return "Enter on an empty line starts what was found"
+            return f"{key('send')} on an empty line starts what was found"
         if self.busy:
-            return "Enter steer · Alt+Enter follow-up · Esc stop"
+            return f"{key('send')} steer · {key('follow_up')} follow-up · {key('stop')} stop"
         if self.parked:
-            return "Enter send · empty Enter releases the first parked message"
-        return "Enter send · Shift+Enter new line"
+            return f"{key('send')} send · empty {key('send')} releases the first parked message"
+        return f"{key('send')} send · {key('newline')} new line"
 
     def status(self, now: int) -> str:
         """One line for narrow terminals: state, time, what waits, what runs."""

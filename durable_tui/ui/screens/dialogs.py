@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from durable_tui.ui.actions import ACTIONS, key_label, keys_of
+from durable_tui.ui.actions import ACTIONS, first_key, key_label, keys_of
 from durable_tui.ui.adapter.recovery import RecoveryRow, explanation
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import Glyphs
@@ -126,9 +126,7 @@ class TextScreen(Dialog[None]):
 
     BINDINGS: ClassVar = [Binding("enter,q", "leave", "Close", show=False)]
 
-    def __init__(
-        self, look: Look, title: str, make: Callable[[int], list[Line]], corner: str = "Esc close"
-    ) -> None:
+    def __init__(self, look: Look, title: str, make: Callable[[int], list[Line]], corner: str = "Esc close") -> None:
         super().__init__(look, title, corner)
         self._make = make
 
@@ -168,24 +166,24 @@ class HelpScreen(TextScreen):
         super().__init__(look, "help", lambda cells: help_lines(cells, keymap), "Up Down PgDn scroll · Esc close")
 
 
-GROUPS = (
-    ("composer", "writing"),
-    ("main", "the run"),
-    ("app", "anywhere"),
-    ("transcript", "in the transcript (F7)"),
-    ("inbox", "in the inbox (F3)"),
-    ("tasks", "in the tasks (F4)"),
-    ("recovery", "in the recovery card (F6)"),
+GROUPS = (  # scope, title, the action that leads there
+    ("composer", "writing", ""),
+    ("main", "the run", ""),
+    ("app", "anywhere", ""),
+    ("transcript", "in the transcript", "transcript"),
+    ("inbox", "in the inbox", "inbox"),
+    ("tasks", "in the tasks", "tasks"),
+    ("recovery", "in the recovery card", "recoveries"),
 )
 HELP_INDENT = 26
 
 
 def help_lines(cells: int, keymap: dict[str, str] | None = None) -> list[Line]:
     lines: list[Line] = []
-    for scope, title in GROUPS:
+    for scope, title, way in GROUPS:
         if lines:
             lines.append(Line())
-        lines.append(Line([(title, "bold live")]))
+        lines.append(Line([(f"{title} ({first_key(way, keymap)})" if way else title, "bold live")]))
         for action in ACTIONS:
             if action.scope != scope:
                 continue

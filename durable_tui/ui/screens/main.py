@@ -12,7 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
-from durable_tui.ui.actions import Action, bindings
+from durable_tui.ui.actions import Action, bindings, first_key
 from durable_tui.ui.adapter.model import Changes
 from durable_tui.ui.adapter.rows import Rows
 from durable_tui.ui.adapter.screen import ScreenModel
@@ -113,6 +113,10 @@ class MainScreen(Screen[None]):
     def header(self) -> HeaderLine:
         return self.query_one("#header", HeaderLine)
 
+    def key(self, name: str) -> str:
+        """How the key of an action is called."""
+        return first_key(name, self._keymap)
+
     def panel_of(self, name: str) -> Panel:
         return self.query_one(f"#{name}", Panel)
 
@@ -158,7 +162,7 @@ class MainScreen(Screen[None]):
         panel.set_rows(live)
         panel.set_class(self.model.busy, "-busy")
         self.header.show(self.model.header())
-        self.composer.border_subtitle = plain(self.model.hint())
+        self.composer.border_subtitle = plain(self.model.hint(self.key))
         self._paint_tabs(live, now)
         problem = self.model.problem
         banner = self.query_one("#banner", Static)

@@ -88,7 +88,9 @@ class SessionsScreen(Dialog[Any]):
         box = self.query_one("#box")
         box.border_title = plain(f"{words.plural(len(infos), 'session')} {where}")
         other = "here" if self._everywhere else "everywhere"
-        box.border_subtitle = plain(f"Enter open · Ctrl+N new · Tab {other} · Esc close")
+        corner = f"Enter open · Ctrl+N new · Tab {other}"
+        room = box.outer_size.width
+        box.border_subtitle = plain(f"{corner} · Esc close" if not room or len(corner) + 18 <= room else corner)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

@@ -20,7 +20,6 @@ PEEK = 4  # lines of output shown under a call without unfolding it
 PEEK_DIFF = 16
 FULL = 2000
 LINE_LIMIT = 2000  # characters of one output line shown
-INDENT = 2
 
 STATES: dict[str, tuple[str, str]] = {  # glyph, tone
     "writing": ("pending", "dim"),

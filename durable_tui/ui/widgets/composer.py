@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import TextArea
 
-from durable_tui.ui.actions import bindings, complete_slash
+from durable_tui.ui.actions import action_of, bindings, complete_slash
 from durable_tui.ui.text.safe import clean
 from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.suggestions import Suggestion, Suggestions
@@ -164,11 +164,11 @@ class Composer(TextArea):
             self._release_held()
             self.insert("\n")
         # Here and not as priority bindings: those would overtake characters that still wait in this widget's queue.
-        for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            if binding.id and await self.app.run_action(binding.action, self):
-                event.stop()
-                event.prevent_default()
-                return
+        action = action_of(event.key, "composer", getattr(self.app, "keymap", {}))
+        if action is not None and await self.app.run_action(f"app.act('{action.id}')", self):
+            event.stop()
+            event.prevent_default()
+            return
         await super()._on_key(event)
 
     async def _on_paste(self, event: events.Paste) -> None:

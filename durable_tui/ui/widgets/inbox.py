@@ -10,4 +10,4 @@ from durable_tui.ui.widgets.panel import Panel
 
 class Inbox(Panel):
     BINDINGS: ClassVar = bindings("inbox")
-    keys_shown = "Enter send · e edit · x drop · p steer"
+    keys_shown = (("item_send", "send"), ("item_edit", "edit"), ("item_drop", "drop"), ("item_promote", "steer"))

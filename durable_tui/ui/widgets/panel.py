@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from durable_tui.ui.actions import first_key
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.palette import Palette
@@ -23,8 +24,7 @@ class Panel(ScrollView, can_focus=True):
     """Shows `Rows` with a cursor on those that have a key."""
 
     ALLOW_SELECT = False
-    name_shown = ""
-    keys_shown = ""  # in the frame's corner while it has the focus
+    keys_shown: tuple[tuple[str, str], ...] = ()  # (action, word), in the frame's corner while it has the focus
 
     class Chosen(Message):
         """A row was clicked or entered."""
@@ -135,9 +135,14 @@ class Panel(ScrollView, can_focus=True):
     def on_resize(self, event: events.Resize) -> None:
         self._show_keys()
 
+    def key_of(self, action: str) -> str:
+        """How the key of an action is called."""
+        return first_key(action, getattr(self.app, "keymap", {}))
+
     def _show_keys(self) -> None:
         """As many of the keys as fit into the corner, whole words only."""
-        parts = self.keys_shown.split(" · ") if self.has_focus and self.rows else []
+        shown = self.keys_shown if self.has_focus and self.rows else ()
+        parts = [f"{self.key_of(action)} {word}" for action, word in shown]
         while parts and len(" · ".join(parts)) > self.outer_size.width - 6:
             parts.pop()
         self.border_subtitle = plain(" · ".join(parts))

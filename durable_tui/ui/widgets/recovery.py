@@ -39,7 +39,7 @@ class RecoveryCard(Panel):
                     (card.title, "bold attention"),
                     (f"  {card.summary}", "dim"),
                 ],
-                [("F6", "faint")],
+                [(self.key_of("recoveries"), "faint")],
             )
             self.set_rows(Rows((line,)))
         else:
@@ -65,8 +65,11 @@ class RecoveryCard(Panel):
         if self.folded:
             self.border_subtitle = ""
             return
-        keys = "Enter why? · x fold" if not self.card.undecided else "Enter why?"
-        self.border_subtitle = plain(f"{self.card.footing} · {keys if self.has_focus else 'F6: why?'}")
+        keys = f"{self.key_of('why')} why?"
+        if not self.card.undecided:
+            keys += f" · {self.key_of('fold_card')} fold"
+        there = f"{self.key_of('recoveries')}: why?"
+        self.border_subtitle = plain(f"{self.card.footing} · {keys if self.has_focus else there}")
 
     def on_resize(self, event: events.Resize) -> None:
         if not self.folded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from durable_tui.ui.adapter.rows import Row, Rows
+from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.panel import Panel
 
 VISIBLE = 6  # rows, as its style says
@@ -56,7 +57,7 @@ class Suggestions(Panel, can_focus=False):
 
     def _show_keys(self) -> None:
         more = f"{len(self.items)} in all · " if len(self.items) > VISIBLE else ""
-        self.border_subtitle = f"{more}Tab take · Esc close"
+        self.border_subtitle = plain(f"{more}{self.key_of('complete')} take · {self.key_of('stop')} close")
 
     def chosen(self) -> Suggestion | None:
         return self.items[self.key] if self.open and self.key is not None and self.key < len(self.items) else None

@@ -11,7 +11,7 @@ from durable_tui.ui.widgets.panel import Panel
 
 class Tasks(Panel):
     BINDINGS: ClassVar = bindings("tasks")
-    keys_shown = "x stop · r retry"
+    keys_shown = (("task_abort", "stop"), ("task_retry", "retry"))
 
     def title_of(self, rows: Rows) -> str:
         return f"tasks · {rows.count} live" if rows.count else "tasks"

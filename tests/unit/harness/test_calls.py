@@ -15,6 +15,7 @@ from durable_tui.harness.extension import Extension, Tool, ToolCall, ToolError, 
 from durable_tui.harness.output import MARGIN_BYTES, MARGIN_LINES
 from durable_tui.storage import MemoryStorage
 from tests.tools.effects import Text
+from tests.tools.faults import Fault, FaultyStorage
 from tests.tools.scenario import FAST, Rig, codes, wait_until
 from tests.tools.schedules import clock, run
 from tests.tools.strict_provider import call, say
@@ -138,6 +139,32 @@ async def test_contract_10_diagnostics_details_and_usage_are_in_the_result(made:
     assert [item["message"] for item in entry["data"]["diagnostics"]] == ["careful", "note"]
     assert (await rig.document("pi.usage"))["tools"]["rich"]["totalTokens"] == 3
     assert (await rig.harness.usage())["totalTokens"] == 33
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_contract_3_6_a_result_waits_for_a_store_that_refuses_for_a_while(full: bool) -> None:
+    """What happened is not lost to refusals that pass: five seconds without, an hour with a full disk."""
+
+    async def body() -> None:
+        until = 0.0
+
+        def plan(number: int, batch: Any) -> Fault | None:
+            refused = asyncio.get_running_loop().time() < until
+            return Fault("full" if full else "reject") if refused else None
+
+        rig = Rig([call(("gate", {"text": "g"})), say("done")], now=clock)
+        await rig.open(FaultyStorage(MemoryStorage(), plan))
+        submission = await rig.root.submit("go")
+        await rig.effects.wait_started("gate")
+        until = asyncio.get_running_loop().time() + (3600.0 if full else 5.0)
+        rig.effects.gate("g").set()
+        assert (await submission.wait()).status == "done"
+        assert "result gate: through g" in await rig.transcript() and codes(await rig.entries()) == []
+        await rig.idle()
+        await rig.check(idle=True)
+        await rig.harness.close()
+
+    run(body())
 
 
 # -- arguments, hooks, wrappers --------------------------------------------------------------------------------------

@@ -316,3 +316,34 @@ async def test_contract_7_what_starts_scheduling_and_what_does_not(made: Made) -
     hold.set()
     await rig.idle()
     await rig.check(idle=True)
+
+
+async def test_contract_3_7_a_body_left_open_in_a_generator_does_not_block_the_line(made: Made) -> None:
+    """The generator is closed by another task, in another context than its body ran in."""
+    rig = await made([say("x")])
+
+    async def body() -> AsyncIterator[None]:
+        async with rig.harness.commit() as tx:
+            tx.append(1, "pi.user", model=[NOTE])
+            yield
+
+    generator: Any = body()
+    await anext(generator)
+    await asyncio.create_task(generator.aclose())
+    await asyncio.wait_for(asyncio.create_task(rig.harness.title("still open")), 5)
+    assert await rig.entries() == [] and rig.harness.state == "open"
+
+
+async def test_contract_6_5_a_conversation_names_its_owner_rightly(made: Made) -> None:
+    hold = asyncio.Event()
+    kind = define("t.held", one=gated(lambda: hold))
+    rig = await made([say("x")], extensions=[Extension("tasks", tasks=[kind])])
+    owner = await start(rig, kind)
+    for reference, why in (((1, 999), "does not live"), ((2, owner), "another conversation")):
+        with pytest.raises(ValueError, match=why):
+            await rig.harness.create_conversation(owner={"conversationId": reference[0], "taskId": reference[1]})
+    child = await rig.harness.create_conversation(owner={"conversationId": 1, "taskId": owner})
+    assert (await (await child.submit("x")).wait()).reason == "no_model"
+    hold.set()
+    await rig.idle()
+    await rig.check(idle=True)

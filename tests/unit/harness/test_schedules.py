@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from durable_tui.harness.conversation import agent_value, write_first_documents
 from durable_tui.harness.extension import Extension, ToolCall, tool
 from durable_tui.harness.inbox import InboxItemGone
 from durable_tui.harness.settings import Settings
 from durable_tui.models.provider import ModelError
 from durable_tui.storage.errors import StorageRejected
 from tests.tools.invariants import check_history
-from tests.tools.scenario import Rig
+from tests.tools.scenario import AGENT, Rig
 from tests.tools.schedules import clock, run
 from tests.tools.strict_provider import Turn, call, say
 
-SEEDS = 100
+SEEDS = 60
 STEPS = 25
 
 
@@ -33,6 +35,8 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.active: set[int] = set()
+        self.asking: set[str] = set()
+        self.problems: list[str] = []
         self.submitted: list[int] = []
         self.refusals = seed % 3  # 0: none, 1: some commits are refused, 2: some for lack of space
         self.batches: list[Any] = []
@@ -45,12 +49,15 @@ class Chaos:
             limit_turns=40,
         )
         self.rig = Rig(self._turn, settings=settings, now=clock, record=True, extensions=[self._tools()])
+        self.inner = self.rig.provider.stream
+        self.rig.provider.stream = self._stream  # type: ignore[method-assign]
 
     def _tools(self) -> Extension:
-        @tool
+        @tool(replay="safe")  # so that a second invocation would really run it
         async def once(args: Name, call: ToolCall) -> str:
             """Take a while; the same call must never run twice at once."""
-            assert call.task_id not in self.active, f"task {call.task_id} was invoked twice at once"
+            if call.task_id in self.active:
+                self.problems.append(f"task {call.task_id} was invoked twice at once")
             self.active.add(call.task_id)
             try:
                 for number in range(self.random.randrange(3)):
@@ -62,7 +69,29 @@ class Chaos:
                 self.active.discard(call.task_id)
             return args.name
 
-        return Extension("chaos", tools=[once])
+        @tool
+        async def delegate(args: Name, call: ToolCall) -> str:
+            """Give a conversation of its own some work; wait for it, or leave it, or fail."""
+            async with call.commit() as tx:
+                child = tx.create_conversation(owner={"conversationId": call.conversation_id, "taskId": call.task_id})
+                await write_first_documents(tx, child["id"], agent_value(AGENT))
+            submission = await self.rig.harness.conversation(child["id"]).submit("sub", request_id="sub")
+            if self.random.random() < 0.2:
+                raise RuntimeError("chance")
+            return str((await submission.wait()).status) if self.random.random() < 0.5 else "left alone"
+
+        return Extension("chaos", tools=[once, delegate])
+
+    async def _stream(self, request: Any) -> AsyncIterator[Any]:
+        """The provider's answer; one conversation never asks twice at once."""
+        if request.session_id in self.asking:
+            self.problems.append("two requests of one conversation at once")
+        self.asking.add(request.session_id)
+        try:
+            async for event in self.inner(request):
+                yield event
+        finally:
+            self.asking.discard(request.session_id)
 
     def _turn(self, request: Any, index: int) -> Turn:
         dice = self.random.random()
@@ -71,8 +100,9 @@ class Chaos:
         if dice < 0.25:
             return say("cut off", chunks=4, cut=2)
         if dice < 0.6:
-            names = [self.random.choice(["once", "note", "peek", "seq"]) for _ in range(self.random.randint(1, 3))]
-            calls = [(name, {"name": "x"} if name == "once" else {"text": "x"}) for name in names]
+            tools = ["once", "note", "peek", "seq"] + ["delegate"] * (request.messages[0]["content"] != "sub")
+            names = [self.random.choice(tools) for _ in range(self.random.randint(1, 3))]
+            calls = [(name, {"name": "x"} if name in ("once", "delegate") else {"text": "x"}) for name in names]
             return call(*calls, text="thinking", chunks=2, pace=self.random.choice([0.0, 0.06]))
         return say("an answer in some words", chunks=4, pace=self.random.choice([0.0, 0.06]))
 
@@ -162,13 +192,12 @@ class Chaos:
             record = await rig.storage.submission(submission)
             queued = record["status"] == "queued" and record["type"] == "write"
             assert record["status"] in ("done", "unanswered") or queued, record
-        assert rig.provider.most_active <= 1, "two requests of one conversation at once"
-        assert not self.active
+        assert not self.active and not self.asking and self.problems == []
 
 
-@pytest.mark.parametrize("base", range(0, SEEDS, 25))
+@pytest.mark.parametrize("base", range(0, SEEDS, 15))
 def test_contract_7_random_work_on_random_schedules(base: int) -> None:
-    for seed in range(base, base + 25):
+    for seed in range(base, base + 15):
         try:
             run(Chaos(seed).live(), seed)
         except BaseException as error:

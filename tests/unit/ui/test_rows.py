@@ -31,6 +31,16 @@ def test_every_verdict_of_the_contract_has_words() -> None:
     assert VERDICTS["interrupted"].sentence == "may have partly run; the model was told"
 
 
+def test_contract_15_a_row_found_again_by_the_next_death_is_shown_once_there() -> None:
+    first = death(found(8, "pi.tool", "execute", "edit a.json"), found(3, "pi.generation", "tools", "asking m"))
+    second = death(found(8, "pi.tool", "execute", "edit a.json", "interrupted", seq=110))
+    third = {**first, "tasks": first["tasks"][1:]}
+    second, third = {**second, "foundBy": 3}, {**third, "foundBy": 4}
+    card = recovery({"deaths": [first, second, third]}, epoch=3)
+    assert [(row.name, row.verdict.word) for row in card.rows] == [("G3", "found"), ("T8", "interrupted")]
+    assert not recovery({"deaths": [first, second]}, epoch=9).rows[1:], "only what nobody decided is still shown"
+
+
 def test_recovery_rows_before_and_after_the_verdict() -> None:
     value = {
         "deaths": [
