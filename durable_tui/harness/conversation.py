@@ -98,7 +98,7 @@ class Conversation:
             scene = await load_scene(self._kernel, tx, self.id)
             ending = tx.candidate(scene.live["run"]["taskId"]) if scene.busy else None
             stopping = ending is not None and ending["abortRequested"] and when_busy != "reject"
-            if stopping and not self._kernel.scheduler.is_invocation():
+            if stopping and not self._kernel.scheduler.invocations.is_invocation():
                 return None
             draft = await tx.document(DRAFT, self.id) if clear_draft else None
             record = inbox.admit_input(scene, content, when_busy=when_busy, request_id=request_id)
@@ -226,7 +226,7 @@ class Conversation:
             record = tx.candidate(task_id)
             if record is not None and not record["abortRequested"] and not is_decided(record):
                 tx.put_task(changed(record, abortRequested=True))
-        kernel.scheduler.signal_abort(task_id)
+        kernel.scheduler.invocations.signal_abort(task_id)
         return True
 
     async def abort(self, *, background: bool = False) -> None:
@@ -250,7 +250,7 @@ class Conversation:
                     tx.put_task(changed(record, abortRequested=True))
                     marked.append(task_id)
         for task_id in marked:
-            kernel.scheduler.signal_abort(task_id)
+            kernel.scheduler.invocations.signal_abort(task_id)
         await self.wait_for_idle()
 
     def _work(self, background: bool = False) -> list[int]:

@@ -139,8 +139,8 @@ class Harness:
                 raise LookupError(f"task {task_id} is not live")
             if not record["abortRequested"] and not is_decided(record):
                 tx.put_task(changed(record, abortRequested=True))
-        kernel.scheduler.signal_abort(task_id)
-        await kernel.scheduler.join(task_id)
+        kernel.scheduler.invocations.signal_abort(task_id)
+        await kernel.scheduler.invocations.join(task_id)
 
     async def retry_task(self, task_id: int) -> None:
         """Release a task parked by the restart limit (contract 6.11)."""
@@ -180,7 +180,7 @@ class Harness:
         rows = [task_row(kernel, tasks[task_id]) for task_id in sorted(tasks)]
         for row in rows:
             reason = kernel.scheduler.why_blocked(tasks[row["id"]])
-            if reason is not None and not kernel.scheduler.is_at_work(row["id"]):
+            if reason is not None and not kernel.scheduler.invocations.is_at_work(row["id"]):
                 row["blocked"] = reason
         return rows
 
@@ -263,11 +263,11 @@ class Harness:
         if session.state == "poisoned":
             self._kernel.set_problem(f"the session is poisoned ({session.reason}); close it and open it again")
             self._kernel.reject_waiters(SessionPoisoned(self._kernel.problem or "poisoned"))
-            self._kernel.scheduler.end_all()
+            self._kernel.scheduler.invocations.end_all()
         elif session.state == "fenced":
             self._kernel.set_problem(session.reason or "another process owns this session now")
             self._kernel.reject_waiters(Fenced(self._kernel.problem or "fenced"))
-            self._kernel.scheduler.end_all()
+            self._kernel.scheduler.invocations.end_all()
 
     async def close(self) -> None:
         """Seal admission, join every invocation, close the store in order (contract 13). Writes no outcomes.

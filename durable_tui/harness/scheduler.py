@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.harness.cleanup import clean_up, withdraw_queued
 from durable_tui.harness.fitting import Fitting
 from durable_tui.harness.graph import below, children_of, conversations_below
+from durable_tui.harness.invocations import FATAL, Invocations
 from durable_tui.harness.recovery import note_verdict
 from durable_tui.harness.tasks import (
     InvocationEnded,
     TaskContext,
-    TaskDefinition,
     changed,
     checkpoint_of,
     decide,
@@ -24,29 +23,14 @@ from durable_tui.harness.tasks import (
     outcome_of,
     status_of,
 )
-from durable_tui.session import Commit, SessionClosed, SessionPoisoned
-from durable_tui.storage.errors import Fenced, StorageRejected, StorageUncertain
+from durable_tui.session import Commit
+from durable_tui.storage.errors import StorageRejected
 from durable_tui.storage.records import TaskRecord
 
 if TYPE_CHECKING:
     from durable_tui.harness.kernel import Kernel
 
 log = logging.getLogger(__name__)
-FATAL = (Fenced, SessionPoisoned, SessionClosed, StorageUncertain)
-
-
-@dataclass(slots=True)
-class Invocation:
-    """The in-memory execution of one task; `asked` says that somebody asked it to end."""
-
-    context: TaskContext
-    task: asyncio.Task[None] = field(init=False)
-    asked: bool = False
-
-    def end(self) -> None:
-        if not self.asked:
-            self.asked = True
-            self.task.cancel()
 
 
 class Scheduler:
@@ -61,10 +45,8 @@ class Scheduler:
         self.blocked: dict[int, str] = {}
         self._on_blocked: list[Callable[[], None]] = []
         self._unproven: set[int] = set()
-        self._invocations: dict[int, Invocation] = {}
         self.fitting = Fitting(kernel)
-        self._backoff: dict[int, float] = {}
-        self._not_before: dict[int, float] = {}
+        self.invocations = Invocations(self)
         self._wakeup = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._space = asyncio.Event()
@@ -116,39 +98,16 @@ class Scheduler:
         """Whether new work is dispatched at once."""
         return self.active and not self.closing and not self.full
 
-    async def join(self, task_id: int) -> None:
-        """Wait until no invocation of the task runs."""
-        invocation = self._invocations.get(task_id)
-        if invocation is not None and invocation.task is not asyncio.current_task():
-            await asyncio.wait([invocation.task])
-
-    def signal_abort(self, task_id: int) -> None:
-        """End the run invocation of a task that was marked."""
-        invocation = self._invocations.get(task_id)
-        if invocation is not None and not invocation.context.aborting:
-            invocation.end()
-
-    def was_asked(self, task_id: int) -> bool:
-        """Whether somebody asked the task's invocation to end."""
-        invocation = self._invocations.get(task_id)
-        return invocation is None or invocation.asked
-
-    def is_invocation(self) -> bool:
-        """Whether the caller runs inside a task's own invocation, which must not wait for itself."""
-        current = asyncio.current_task()
-        return any(invocation.task is current for invocation in self._invocations.values())
-
     async def close(self) -> None:
         """Start nothing more; end and join every invocation (contract 13)."""
         self.closing = True
         self.wake()
         self._space.set()
-        self.end_all()
+        self.invocations.end_all()
         if self._pump is not None:
             await asyncio.wait([self._pump])  # a pass in the middle may still have invoked something
-        self.end_all()
-        while running := [invocation.task for invocation in self._invocations.values() if not invocation.task.done()]:
-            await asyncio.wait(running)
+        self.invocations.end_all()
+        await self.invocations.joined()
         if self._space_timer is not None:
             self._space_timer.cancel()
 
@@ -194,12 +153,11 @@ class Scheduler:
             if task_id in self._unproven and (before is None or checkpoint_of(before) != checkpoint_of(after)):
                 self._unproven.discard(task_id)
             if after["abortRequested"] and (before is None or not before["abortRequested"]):
-                self._not_before.pop(task_id, None)
+                self.invocations.rouse(task_id)
             if status_of(after) == "terminal":
                 self.blocked.pop(task_id, None)
                 self.fitting.forget(task_id)
-                self._backoff.pop(task_id, None)
-                self._not_before.pop(task_id, None)
+                self.invocations.forget(task_id)
         self.wake()
 
     async def _run(self) -> None:
@@ -209,7 +167,7 @@ class Scheduler:
             if self.closing:
                 return
             if self.kernel.session.state != "open":
-                self.end_all()  # what ended because nothing can be stored any more must not be started again
+                self.invocations.end_all()  # what ended because nothing can be stored any more must not be started again
                 return
             if not self.active:
                 continue
@@ -217,21 +175,17 @@ class Scheduler:
                 await self._pass()
             except FATAL as error:
                 log.warning("the scheduler stops: %s", error)
-                self.end_all()
+                self.invocations.end_all()
                 return
             except StorageRejected as error:
                 if not error.full:  # else the search for space wakes it
-                    self._wake_later(0.2)
+                    self.wake_later(0.2)
             except Exception:
                 log.exception("the scheduler failed to look through the tasks")
-                self._wake_later(1.0)
+                self.wake_later(1.0)
 
-    def end_all(self) -> None:
-        """The session can store nothing more: end every invocation."""
-        for invocation in list(self._invocations.values()):
-            invocation.end()
-
-    def _wake_later(self, seconds: float) -> None:
+    def wake_later(self, seconds: float) -> None:
+        """Look again after some seconds."""
         asyncio.get_running_loop().call_later(seconds, self.wake)
 
     async def _pass(self) -> None:
@@ -244,7 +198,7 @@ class Scheduler:
         children = children_of(tasks, self.kernel.session.conversations)
         for task_id in sorted(tasks):
             record = tasks.get(task_id)
-            if record is None or self.closing or self._resting(task_id):
+            if record is None or self.closing or self.invocations.resting(task_id):
                 continue
             try:
                 await self._advance(record, bool(children.get(task_id)))
@@ -253,18 +207,18 @@ class Scheduler:
             except StorageRejected as error:
                 if error.full:
                     raise
-                self._pause(task_id, error)
+                self.invocations.pause(task_id, error)
             except Exception as error:
                 # One task's trouble must not keep the others from going on.
                 log.exception("task %s: the scheduler failed", task_id)
-                self._rest(task_id)
+                self.invocations.rest(task_id)
                 self.kernel.report(f"task {task_id} cannot go on: {describe(error)}")
 
     async def _advance(self, record: TaskRecord, has_work: bool) -> None:
         """Do what stands next for one task; `has_work` says that ordinary work it owns lives."""
         tasks = self.kernel.session.tasks
         task_id, status = record["id"], status_of(record)
-        invocation = self._invocations.get(task_id)
+        invocation = self.invocations.get(task_id)
         if status == "completing":
             if not has_work:
                 await self._touch(task_id)
@@ -322,7 +276,7 @@ class Scheduler:
                 if record is not None and not record["abortRequested"] and not is_decided(record):
                     tx.put_task(changed(record, abortRequested=True))
         for task_id in marked:
-            self.signal_abort(task_id)
+            self.invocations.signal_abort(task_id)
 
     async def _queued(self, conversations: list[int]) -> bool:
         from durable_tui.harness.documents import INBOX
@@ -345,7 +299,7 @@ class Scheduler:
         if current is None or definition is None or self.closing:
             return
         context = TaskContext(self.kernel, current, aborting=True)
-        self._invoke(context, self._drive_abort(context, definition))
+        self.invocations.start_abort(context, definition)
 
     async def _migrate(self, record: TaskRecord) -> bool:
         """Bring a task that is to be aborted to its code's version; False when its migration fails (contract 6.9)."""
@@ -368,28 +322,6 @@ class Scheduler:
             await clean_up(self.kernel, tx, current, reason)
             decide(tx, current, {"status": "orphaned", "reason": reason})
 
-    async def _drive_abort(self, context: TaskContext, definition: TaskDefinition) -> None:
-        error: BaseException | None = None
-        try:
-            if definition.abort is not None:
-                await definition.abort(context)
-            else:
-                async with context.commit() as tx:
-                    await clean_up(self.kernel, tx, context.record, "aborted")
-                    context.end_aborted(tx)
-        except asyncio.CancelledError as cancelled:
-            error = cancelled
-        except Exception as raised:  # noqa: BLE001 - the task faults with it
-            error = raised
-        if self.closing or is_decided_or_gone(self.kernel, context.id):
-            return
-        if isinstance(error, asyncio.CancelledError) and self.was_asked(context.id):
-            return
-        if error is not None:
-            await self._failed(context, error)
-        else:
-            await self._fault(context, "the abort handler ended without an outcome")
-
     # -- start ---------------------------------------------------------------------------------------------------
 
     def why_blocked(self, record: TaskRecord) -> str | None:
@@ -407,7 +339,7 @@ class Scheduler:
             return
         if self.blocked.pop(task_id, None) is not None:
             self._tell_blocked()
-        if task_id in self._unproven and any(other in self._unproven for other in self._invocations):
+        if task_id in self._unproven and self.invocations.any_of(self._unproven):
             return
         if status_of(record) == "pending" and not await self._reserve(record):
             return
@@ -417,7 +349,7 @@ class Scheduler:
         if self.full or self.closing:
             return
         context = TaskContext(self.kernel, current)
-        self._invoke(context, self._drive(context))
+        self.invocations.start(context)
 
     async def _block(self, record: TaskRecord, reason: str) -> None:
         if self.blocked.get(record["id"]) != reason:
@@ -464,128 +396,8 @@ class Scheduler:
             )
         return "resumed"
 
-    def _invoke(self, context: TaskContext, coroutine: Any) -> None:
-        invocation = Invocation(context)
-        self._invocations[context.id] = invocation
-        invocation.task = asyncio.get_running_loop().create_task(
-            self._watched(context.id, invocation, coroutine), name=f"task {context.id}"
-        )
-
-        def gone(_: asyncio.Task[None]) -> None:
-            coroutine.close()  # cancelled before its first step, a task runs no `finally`
-            self._forget(context.id, invocation)
-
-        invocation.task.add_done_callback(gone)
-
-    def _forget(self, task_id: int, invocation: Invocation) -> None:
-        invocation.context.ended = True
-        if self._invocations.get(task_id) is invocation:
-            del self._invocations[task_id]
-            self.wake()
-
-    async def _watched(self, task_id: int, invocation: Invocation, coroutine: Any) -> None:
-        try:
-            await coroutine
-        except asyncio.CancelledError:
-            pass
-        except FATAL as error:
-            log.warning("task %s stops: %s", task_id, error)
-        except Exception:
-            log.exception("task %s: the scheduler failed", task_id)
-        finally:
-            self._forget(task_id, invocation)
-
-    async def _drive(self, context: TaskContext) -> None:
-        """Run phase after phase until the task ends, waits, or may not go on, in the order of contract 6.3."""
-        definition: TaskDefinition | None = None
-        while True:
-            record = self.kernel.session.tasks[context.id]
-            before = checkpoint_of(record)
-            context.waited = False
-            error: BaseException | None = None
-            try:
-                definition = self.fitting.code_for(record, definition)
-                if definition.version != record["version"]:
-                    async with context.commit() as tx:
-                        state = {"status": "pending", "checkpoint": before}
-                        tx.put_task(changed(context.record, state=state))
-                    return
-                handler = definition.phases.get(before.get("phase"))
-                if handler is None:
-                    raise LookupError(f"{record['kind']} has no phase {before.get('phase')!r}")
-                await handler(context)
-            except asyncio.CancelledError as cancelled:
-                error = cancelled
-            except Exception as raised:  # noqa: BLE001 - the task faults with it
-                error = raised
-            after = self.kernel.session.tasks.get(context.id)
-            if after is None or status_of(after) != "running" or self.closing or after["abortRequested"]:
-                return
-            invocation = self._invocations.get(context.id)
-            if isinstance(error, asyncio.CancelledError) and invocation is not None and invocation.asked:
-                return
-            if error is not None:
-                await self._failed(context, error)
-                return
-            if checkpoint_of(after) == before and not context.waited:
-                await self._fault(context, f"phase {before.get('phase')} ended without durable progress")
-                return
-            self._backoff.pop(context.id, None)
-
-    def is_at_work(self, task_id: int) -> bool:
-        """Whether an invocation of the task runs."""
-        return task_id in self._invocations
-
-    async def _failed(self, context: TaskContext, error: BaseException) -> None:
-        if isinstance(error, InvocationEnded):
-            return
-        if isinstance(error, FATAL):
-            log.warning("task %s stops: %s", context.id, error)
-            return
-        if isinstance(error, StorageRejected):
-            self._pause(context.id, error)
-            return
-        if not isinstance(error, asyncio.CancelledError):
-            log.error("task %s failed", context.id, exc_info=error)
-        text = "cancelled, but nobody asked" if isinstance(error, asyncio.CancelledError) else describe(error)
-        await self._fault(context, text)
-
-    def _pause(self, task_id: int, error: StorageRejected) -> None:
-        """A step the store rejected ends the invocation; the task stays running and is taken up again (6.3)."""
-        self.kernel.report(f"a step of task {task_id} could not be stored: {error}")
-        if not self.full:  # else the search for space decides when anything goes on
-            self._rest(task_id)
-
-    def _rest(self, task_id: int) -> None:
-        """Leave a task alone for a while, longer each time."""
-        delay = min(self._backoff.get(task_id, 0.1) * 2, 10.0)
-        self._backoff[task_id] = delay
-        self._not_before[task_id] = asyncio.get_running_loop().time() + delay
-        self._wake_later(delay + 0.01)
-
-    def _resting(self, task_id: int) -> bool:
-        return self._not_before.get(task_id, 0.0) > asyncio.get_running_loop().time()
-
-    async def _fault(self, context: TaskContext, message: str) -> None:
-        self.kernel.report(f"task {context.id} faulted: {message}")
-        try:
-            async with self.kernel.session.commit() as tx:
-                record = self.kernel.session.tasks.get(context.id)
-                if record is None or is_decided(record):
-                    return
-                await clean_up(self.kernel, tx, record, "faulted", detail=message)
-                decide(tx, record, {"status": "faulted", "error": message})
-        except StorageRejected as rejected:
-            self._pause(context.id, rejected)
-
 
 def _cascades(task: TaskRecord) -> bool:
     if status_of(task) == "completing":
         return bool(outcome_of(task)["status"] != "completed")
     return task["abortRequested"]
-
-
-def is_decided_or_gone(kernel: Kernel, task_id: int) -> bool:
-    """Whether a task needs no more code."""
-    record = kernel.session.tasks.get(task_id)
-    return record is None or is_decided(record)

@@ -312,7 +312,7 @@ async def _run(
         answer = await tool.run(validated, running)
         result = answer if isinstance(answer, ToolResult) else ToolResult(str(answer))
     except asyncio.CancelledError:
-        if kernel.scheduler.was_asked(context.id):
+        if kernel.scheduler.invocations.was_asked(context.id):
             raise
         status = "failed"
         result = error_result(tool.name, "tool_error", "was cancelled, but nobody asked for it")

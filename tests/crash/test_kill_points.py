@@ -129,7 +129,7 @@ async def test_r09_killed_while_the_model_streams(crashes: Crashes) -> None:
     assert await crashes.check() == []
 
 
-async def test_killed_after_every_commit_and_before_every_commit_and_during_the_recovery(crashes: Crashes) -> None:
+async def test_d06_r08_killed_after_every_commit_and_before_every_commit_and_during_the_recovery(crashes: Crashes) -> None:
     """D06, R08: the same session dies after its 2nd, 3rd, … commit of each opening until it is finished."""
     deaths = 0
     while True:
@@ -145,7 +145,7 @@ async def test_killed_after_every_commit_and_before_every_commit_and_during_the_
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-async def test_each_commit_of_a_run_is_a_kill_point(tmp_path: Path, where: str) -> None:
+async def test_d06_each_commit_of_a_run_is_a_kill_point(tmp_path: Path, where: str) -> None:
     turns = [{"calls": [["note", {"text": "a"}]]}, {"text": "finished"}]
     with StrictServer(tmp_path / "requests.jsonl") as server:
         number = 0

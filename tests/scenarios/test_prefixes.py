@@ -294,7 +294,7 @@ async def every_prefix(scenario: Scenario, whole: Recorded, *, stride: int) -> i
     return recoveries
 
 
-async def test_every_prefix_recovers_and_prefixes_of_the_recovery(recorded: tuple[Scenario, Recorded]) -> None:
+async def test_d06_ui_r07_every_prefix_recovers_and_prefixes_of_the_recovery(recorded: tuple[Scenario, Recorded]) -> None:
     """A fifth of the second deaths; tests/crash/test_all_prefixes.py takes every one."""
     scenario, whole = recorded
     recoveries = await every_prefix(scenario, whole, stride=5)
@@ -302,7 +302,7 @@ async def test_every_prefix_recovers_and_prefixes_of_the_recovery(recorded: tupl
     assert recoveries > len(whole.batches)
 
 
-async def test_every_prefix_is_sound_and_its_request_passes_the_strict_provider(
+async def test_ui_r06_ui_r07_every_prefix_is_sound_and_its_request_passes_the_strict_provider(
     recorded: tuple[Scenario, Recorded],
 ) -> None:
     scenario, whole = recorded

@@ -169,7 +169,7 @@ def test_ui_k16_a_directory_that_cannot_be_written_is_named(seat: Seat, tmp_path
     folder = seat.home / "sessions"
     with read_only(folder), seat.open(ready=False) as window:
         window.wait_for("cannot open")
-        assert "read-only" in window.text.lower() or "permi" in window.text.lower(), window.text
+        window.wait_for(lambda: "read-only" in window.text.lower() or "permi" in window.text.lower())
         window.press("escape")
         assert window.wait() == 4
         assert b"Traceback" not in window.raw
@@ -275,7 +275,7 @@ def test_d04_ui_k15_a_full_disk_is_said_nothing_is_asked_and_it_goes_on_with_spa
         (seat.project / "go").touch()
         window.wait_for("not saved: disk full")
         window.wait_state("not saved")
-        assert str(small)[:60] in window.text, "it names the place"
+        window.wait_for(str(small)[:60])  # it names the place
         window.type("later")
         window.press("enter")
         window.wait_for("not sent")

@@ -16,7 +16,7 @@ from tests.tools.screen_kit import Seat, Window, draft_of
 
 pytestmark = pytest.mark.terminal
 
-ROUNDS = 8
+ROUNDS = 6
 LONG = [{"text": "A long answer.", "delay": 300}]
 STUBBORN = {"name": "bash", "args": {"command": "trap '' TERM; sleep 100"}}
 
@@ -57,7 +57,7 @@ def test_ui_q03_ui_q10_ui_q11_ui_l05_killed_around_enter_the_text_is_in_the_draf
         text = f"message number {number}"
         with seat.open() as window:
             window.wait_state("running")
-            assert window.composing == "", f"seed {seed}: the draft was not cleared with round {number - 1}"
+            window.wait_taken()
             window.type(text)
             if stored:
                 window.wait_store(lambda state, text=text: draft_of(state) == text, "the stored draft")
@@ -187,7 +187,8 @@ def test_ui_a01_ui_q01_ui_q02_ui_q06_ui_q07_esc_parks_the_queue_and_an_empty_ent
             wait_until(lambda: not [line for line in seat.alive() if line.endswith("sleep 100")], "its end", 1.0)
             window.press("f3")
             window.wait_line("waits one")
-            assert "parked" in window.text and "release" in window.text, window.text
+            window.wait_line("parked", "waits one")
+            window.wait_for("empty Enter releases")
             window.press("f8")
             assert [item.get("parked") for item in seat.inbox()] == [True, True]
             asked = len(server.requests)
@@ -237,7 +238,7 @@ def test_ui_q08_ui_q05_alt_up_takes_the_last_queued_back_and_each_can_be_edited_
         assert texts(seat.inbox()) == ["second thing", "third thing, better"]
         window.wait_for(lambda: "first thing" not in window.text)
         window.press("e")
-        window.wait_for(lambda: window.composing != "")
+        window.wait_for(lambda: window.composing)
         window.wait_store(lambda state: len(state.inbox(1)) == 1, "one is edited")
         assert {window.composing, *texts(seat.inbox())} == {"second thing", "third thing, better"}
     assert not seat.problems(idle=False)

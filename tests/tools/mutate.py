@@ -203,7 +203,7 @@ async def core_check() -> None:
         if scenario.name not in CHECKED:
             continue
         recorded = await prefixes.record(scenario, MemoryStorage(record=True), drive=scenario.drive)
-        await prefixes.test_every_prefix_is_sound_and_its_request_passes_the_strict_provider((scenario, recorded))
+        await prefixes.test_ui_r06_ui_r07_every_prefix_is_sound_and_its_request_passes_the_strict_provider((scenario, recorded))
         await prefixes.every_prefix(scenario, recorded, stride=0)
 
 

@@ -148,11 +148,13 @@ class Window(Terminal):
         self.wait_taken()
 
     @property
-    def composing(self) -> str:
-        """What stands in the composer: the lines inside the last frame; "" for the placeholder."""
+    def composing(self) -> str | None:
+        """What stands in the composer: the lines inside the last frame; "" for the placeholder, None for no frame."""
         lines = [line.strip() for line in self.screen]
-        bottom = next(i for i in range(len(lines) - 1, -1, -1) if lines[i].startswith("╰"))
-        top = next(i for i in range(bottom - 1, -1, -1) if lines[i].startswith("╭"))
+        bottom = next((i for i in range(len(lines) - 1, -1, -1) if lines[i].startswith("╰")), 0)
+        top = next((i for i in range(bottom - 1, -1, -1) if lines[i].startswith("╭")), None)
+        if top is None:
+            return None
         text = "\n".join(line[1:-1].strip() for line in lines[top + 1 : bottom]).strip()
         return "" if text.startswith("type a message") else text
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import durable_tui
+from durable_tui.host.settings import load_config
+from tests.tools.model_server import ModelServer
+from tests.tools.processes import clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,3 +56,35 @@ def test_files_the_readme_shows_or_links_are_there() -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert targets
     assert not [target for target in targets if not (ROOT / target).exists()]
+
+
+def readme_block(language: str) -> str:
+    """The one code block of the README in that language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_configuration_in_the_readme_is_accepted_and_has_the_defaults_it_tells(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(readme_block("toml"))
+    shown = load_config(path)
+    assert shown.model == "local/qwen3" and shown.keys == {"help": "ctrl+g"}
+    assert set(shown.settings) >= {"durability", "restart_limit", "retry", "limits"}
+    path.write_text("")
+    default = load_config(path)
+    assert (shown.durability, shown.harness_settings()) == (default.durability, default.harness_settings())
+
+
+def test_the_library_example_in_the_readme_works_and_submits_once(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(readme_block("python"))
+    turns = [{"calls": [{"name": "add", "args": {"a": 2, "b": 3}}]}, {"text": "It is 5."}]
+    with ModelServer(turns, strict=True) as server:
+        environment = clean_environment(
+            tmp_path, {"DEEPSEEK_API_KEY": "test-key", "DEEPSEEK_BASE_URL": server.base_url}
+        )
+        for _ in range(2):
+            done = subprocess.run(
+                [sys.executable, "example.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            )
+            assert (done.returncode, done.stdout) == (0, "done None\n"), done
+        assert len(server.requests) == 2 and not server.violations
