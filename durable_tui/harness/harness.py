@@ -371,7 +371,9 @@ class Opening:
         kernel.started_at = (await session.value(SESSION))["createdAt"]
         harness = Harness(kernel)
         # Those that were only waiting for their turn are innocent, but not proven: they wait for their turn again.
-        found = [task_id for task_id, task in session.tasks.items() if task["state"]["status"] in ("running", "pending")]
+        found = [
+            task_id for task_id, task in session.tasks.items() if task["state"]["status"] in ("running", "pending")
+        ]
         kernel.late.update(
             task["conversationId"]
             for task in session.tasks.values()

@@ -34,8 +34,11 @@ async def settle(kernel: Kernel, tx: Transaction) -> None:
             elif status == "completing" and not children.get(task_id):
                 tx.put_task(changed(task, state={"status": TERMINAL, "outcome": outcome_of(task)}))
                 moved = True
-            elif status == "waiting" and not task["abortRequested"] and await _wake(kernel, tx, task, candidates):
-                moved = True
+        if moved:
+            continue  # who waits for a task must not see it end before it is known whether it is held
+        for task in candidates.values():
+            if status_of(task) == "waiting" and not task["abortRequested"]:
+                moved = await _wake(kernel, tx, task, candidates) or moved
     await _finish(kernel, tx)
 
 

@@ -20,17 +20,16 @@ from durable_tui.ui import themes as theme_files
 from durable_tui.ui.actions import bindings, check_keymap, slash
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.model import Changes
-from durable_tui.ui.adapter.rows import Row
 from durable_tui.ui.adapter.screen import ScreenModel
 from durable_tui.ui.appearance import Appearance
 from durable_tui.ui.commands import Commands, home
+from durable_tui.ui.notices import refusal, welcome
 from durable_tui.ui.place_commands import CommandError
 from durable_tui.ui.providers import ActionProvider
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
 from durable_tui.ui.screens.sessions import NEW, SessionsScreen
-from durable_tui.ui.session import TOUR, Session, choose_path, exit_status, follow_at, make_session, open_at
-from durable_tui.ui.text.runs import Run
+from durable_tui.ui.session import Session, choose_path, exit_status, follow_at, make_session, open_at
 from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.composer import Composer
 from durable_tui.ui.widgets.panel import Panel
@@ -41,7 +40,6 @@ TICK = 0.25
 BACKLOG = 18  # writes a terminal may be behind; textual blocks at thirty, and a paint takes three
 SAID_FOR = 4.0  # seconds a word in the footer stays
 PAGE = 200
-UNASKED = ("Commands the model runs are not asked about first:", "they run at once, and may change files.")
 
 
 class DurableApp(Appearance):
@@ -81,6 +79,7 @@ class DurableApp(Appearance):
         self.main = self._main_screen(ScreenModel(glyphs=self.glyphs))
         self._missed = False  # paints were left out
         self.leaving = False
+        self.unsaved = ""  # what was written and could not be stored at the end
         self.broken = ""  # why the screen itself ended, "" when it did not fail
         self._tried: Path | None = None  # the session last asked for, to follow it when it is owned elsewhere
         self.failure: tuple[int, str] | None = None  # status and words when no session could be opened
@@ -93,6 +92,7 @@ class DurableApp(Appearance):
     # --- life -----------------------------------------------------------------------------------------------
 
     async def on_mount(self) -> None:
+        await self.main.composed.wait()
         self.set_interval(TICK, self._tick)
         self.app_resume_signal.subscribe(self, lambda _: self._draw_all())
         self.work(self._start(), "open")
@@ -183,7 +183,7 @@ class DurableApp(Appearance):
         await session.feed.first.wait()
         session.note_problem()
         self.main.attach(session.model)
-        self._welcome(session)
+        self.main.set_notice(welcome(session.model.header()))
         draft = (session.model.view.get("draft") or {}).get("text") or ""
         if draft and not reading and not self.main.composer.text:
             self.main.composer.put(draft, stored=True)
@@ -206,43 +206,13 @@ class DurableApp(Appearance):
         except TimeoutError:
             log.warning("the first paint took more than a second")
 
-    def _welcome(self, session: Session) -> None:
-        """What stands in an empty transcript: where one is, who answers, and that nobody is asked."""
-        facts = session.model.header()
-        lines: list[list[Run]] = [
-            [("Ask for something to do in ", "dim"), (facts.cwd or "this directory", "bold")],
-            [],
-            *([(text, "attention")] for text in UNASKED),
-        ]
-        if facts.model == TOUR:
-            lines.append([])
-            lines.append([("No model is configured, so the built-in tour answers:", "dim")])
-            lines.append([("a script that needs no network.", "dim")])
-            lines.append([("A key such as OPENAI_API_KEY, or a local server, brings a real one.", "dim")])
-        self.main.set_notice(lines)
-
     def _cannot_open(self, error: BaseException, path: Path | None) -> None:
         """A session would not open: say why, offer what can be done instead."""
-        from durable_tui.storage.errors import SessionLocked
-
-        rows = [
-            Row("new", [("a new session", "bold"), ("  in this directory", "dim")]),
-            Row("sessions", [("another session", "bold"), ("  choose one", "dim")]),
-            Row("quit", [("quit", "bold")]),
-        ]
-        if isinstance(error, SessionLocked):
-            owner = error.owner
-            title = "this session is open elsewhere"
-            text = f"Process {owner.get('pid', '?')} on {owner.get('host', 'this host')} owns it"
-            text += f", since {words.clock(owner.get('startedAt'))}." if owner.get("startedAt") else "."
-            text += " Two would get in each other's way."
-            if path is not None:
-                rows.insert(0, Row("follow", [("follow", "bold"), ("  read-only, as it grows", "dim")]))
-        else:
-            title, text = "cannot open", one_line(str(error) or type(error).__name__, 600)
+        refused = refusal(error, path)
+        if not refused.owned:
             log.error("the session did not open", exc_info=error)
         status = exit_status(error)
-        self.failure = (status, text)
+        self.failure = (status, refused.text)
         if self.host is None:
             self.leave(status)
             return
@@ -258,7 +228,7 @@ class DurableApp(Appearance):
             elif self.session is None:
                 self.leave(status)
 
-        self.push_screen(ChoiceScreen(self.look, title, text, rows), chosen)
+        self.push_screen(ChoiceScreen(self.look, refused.title, refused.text, refused.rows), chosen)
 
     # --- sessions -------------------------------------------------------------------------------------------
 
@@ -319,28 +289,12 @@ class DurableApp(Appearance):
     async def on_transcript_need_older(self, event: Transcript.NeedOlder) -> None:
         self.work(self.load_older(), "older")
 
-    async def model_names(self) -> list[tuple[str, str]]:
-        """(PROVIDER/MODEL, note) of the models that can be chosen without typing."""
-        assert self.session is not None
-        current = self.session.model.header().model
-        names = {current: "in use"} if current else {}
-        for info in self.session.opened.models.known():
-            if info.problem is None and info.default_model:
-                names.setdefault(f"{info.name}/{info.default_model}", info.api)
-        local = getattr(self.session.opened.models, "local_default", None)
-        if local is not None:
-            found = await asyncio.to_thread(local)
-            if found:
-                names.setdefault(found, "local")
-        names.setdefault(TOUR, "built-in script")
-        return list(names.items())
-
     # --- painting -------------------------------------------------------------------------------------------
 
     def paint(self, changes: Changes) -> None:
         """Called by the feed, at most twelve times a second."""
         session = self.session
-        if session is None or self.main.model is not session.model:
+        if session is None or self.main.model is not session.model or not self.main.complete:
             return
         session.note_problem()
         self.main.paint(changes)
@@ -373,6 +327,8 @@ class DurableApp(Appearance):
 
     def _tick(self) -> None:
         self._make_up()
+        if not self.main.complete:
+            return
         if self.session is not None and self.session.note_problem():
             self.main.paint_moving()
         self.main.tick()
@@ -448,7 +404,18 @@ class DurableApp(Appearance):
 
     async def on_composer_drafted(self, event: Composer.Drafted) -> None:
         if self.session is not None and not self.session.model.reading and not self.leaving:
-            self.work(self.session.root.set_draft(event.text), "draft")
+            self.work(self._store_draft(self.session, event.text), "draft")
+
+    async def _store_draft(self, session: Session, text: str) -> None:
+        try:
+            await session.root.set_draft(text)
+        except Exception as error:
+            log.warning("the draft was not stored", exc_info=error)
+            self.main.composer.not_stored(text)
+            if session.note_problem():
+                self.main.paint_moving()
+            if not session.model.problem:  # else the banner says it
+                raise
 
     async def on_composer_empty_entered(self, event: Composer.EmptyEntered) -> None:
         session = self.session
@@ -532,12 +499,13 @@ class DurableApp(Appearance):
 
     async def _keep_draft(self, session: Session) -> None:
         text = self.main.composer.unsaved
-        if text is None or session.model.reading or session.harness.session_problem:
+        if text is None or session.model.reading:
             return
         try:
             await session.root.set_draft(text)
         except Exception as error:
             log.error("the draft was not kept", exc_info=error)
+            self.unsaved = text
 
     def _fatal_error(self) -> None:
         """A bug of the screen: into the log instead of a traceback on the terminal; then everything closes in order."""

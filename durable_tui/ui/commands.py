@@ -84,7 +84,7 @@ class Commands(PlaceCommands):
     async def do_model(self, argument: str) -> None:
         session = self.session
         if not argument:
-            names = await self.app.model_names()
+            names = await session.model_names()
             current = session.model.header().model
             rows = [
                 Row(

@@ -49,4 +49,8 @@ def run_screen(options: ScreenOptions) -> int:
     message = app.broken or (app.failure[1] if app.failure is not None and app.session is None else "")
     if message:
         print(f"durable-tui: {message}", file=sys.stderr)
+    if app.unsaved.strip():
+        from durable_tui.ui.text.safe import clean
+
+        print(f"durable-tui: what you wrote could not be saved:\n{clean(app.unsaved)}", file=sys.stderr)
     return status

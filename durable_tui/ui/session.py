@@ -66,6 +66,21 @@ class Session:
         self.model.problem = problem
         return changed
 
+    async def model_names(self) -> list[tuple[str, str]]:
+        """(PROVIDER/MODEL, note) of the models that can be chosen without typing."""
+        current = self.model.header().model
+        names = {current: "in use"} if current else {}
+        for info in self.opened.models.known():
+            if info.problem is None and info.default_model:
+                names.setdefault(f"{info.name}/{info.default_model}", info.api)
+        local = getattr(self.opened.models, "local_default", None)
+        if local is not None:
+            found = await asyncio.to_thread(local)
+            if found:
+                names.setdefault(found, "local")
+        names.setdefault(TOUR, "built-in script")
+        return list(names.items())
+
     async def close(self) -> None:
         """Stop watching, then close in order: nothing is lost, unfinished work goes on at the next open."""
         if self.task is not None:

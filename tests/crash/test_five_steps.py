@@ -107,9 +107,7 @@ async def test_no_child_of_a_dead_owner_lives_on(tmp_path: Path) -> None:
         session = str(tmp_path / "run" / "s.sqlite")
         command = "setsid sh -c 'sleep 300' & (trap '' TERM; sleep 300) & sh -c 'sleep 300 & wait' & sleep 300"
         turns = [{"calls": [["bash", {"command": command}]]}, {"text": "finished"}]
-        process = processes.program(
-            "run", "--session", session, "--request-id", "x", "SCRIPT " + json.dumps(turns)
-        )
+        process = processes.program("run", "--session", session, "--request-id", "x", "SCRIPT " + json.dumps(turns))
         async with asyncio.timeout(20):
             while sum("sleep 300" in line for line in processes.alive()) < 4:
                 assert process.poll() is None, processes.finish(process)

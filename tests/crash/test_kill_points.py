@@ -32,14 +32,14 @@ class Crashes:
         self.server = server
         self.session = tmp_path / "session.sqlite"
         self.log = tmp_path / "effects.log"
-        environment = clean_environment(
-            tmp_path, {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "test-key"}
-        )
+        environment = clean_environment(tmp_path, {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "test-key"})
         self.processes = Processes(tmp_path, environment)
 
     def start(self, turns: list[dict[str, Any]], *more: str) -> Any:
         prompt = "SCRIPT " + json.dumps(turns)
-        return self.processes.worker(str(self.session), prompt, "--effects", str(self.log), "--request-id", "job", *more)
+        return self.processes.worker(
+            str(self.session), prompt, "--effects", str(self.log), "--request-id", "job", *more
+        )
 
     def run(self, turns: list[dict[str, Any]], *more: str) -> Ended:
         return self.processes.finish(self.start(turns, *more))
@@ -129,7 +129,9 @@ async def test_r09_killed_while_the_model_streams(crashes: Crashes) -> None:
     assert await crashes.check() == []
 
 
-async def test_d06_r08_killed_after_every_commit_and_before_every_commit_and_during_the_recovery(crashes: Crashes) -> None:
+async def test_d06_r08_killed_after_every_commit_and_before_every_commit_and_during_the_recovery(
+    crashes: Crashes,
+) -> None:
     """D06, R08: the same session dies after its 2nd, 3rd, … commit of each opening until it is finished."""
     deaths = 0
     while True:

@@ -82,7 +82,9 @@ async def test_r02_a_stored_result_is_used_after_the_kill(opened: Open) -> None:
     await rig.effects.wait_started("gate")
 
     async def stored() -> bool:
-        return any(task["kind"] == "pi.tool" and task["state"]["status"] == "terminal" for task in await rig.storage.tasks())
+        return any(
+            task["kind"] == "pi.tool" and task["state"]["status"] == "terminal" for task in await rig.storage.tasks()
+        )
 
     await wait_until(stored)
     await rig.crash()

@@ -59,7 +59,9 @@ async def test_contract_15_a_cancelled_opening_is_no_death_and_hides_none(tmp_pa
             assert previous.closed_at is not None, f"cancelled after {number}/20 of an opening: an unclean end"
             assert deaths == []
         else:
-            assert deaths and {row["kind"] for row in deaths[0]["tasks"]} == {"pi.generation", "pi.tool"}, "the death is told of"
+            assert deaths and {row["kind"] for row in deaths[0]["tasks"]} == {"pi.generation", "pi.tool"}, (
+                "the death is told of"
+            )
         assert harness.paused_reason is None
         await harness.close()
     assert stopped > 5 and in_order > 5, f"{stopped} stopped, {in_order} in order"

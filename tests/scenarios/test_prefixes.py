@@ -11,7 +11,7 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -31,7 +31,7 @@ Drive = Callable[[Rig], Awaitable[None]]
 class Input:
     text: str
     request_id: str
-    when_busy: str = "follow_up"
+    when_busy: Literal["follow_up", "steer", "reject"] = "follow_up"
 
 
 @dataclass(frozen=True)

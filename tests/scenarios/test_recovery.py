@@ -275,6 +275,7 @@ async def test_r07_a_rejected_commit_during_recovery_strands_nothing(opened: Ope
     await rig.idle()
     record = await rig.storage.submission(submission.id)
     assert record["status"] == "done"
+    assert count >= failing, "the refusal was met"
     assert codes(await rig.entries()) == ["interrupted"] * 10
     await rig.check(idle=True)
 

@@ -194,6 +194,37 @@ async def test_contract_6_7_an_outcome_is_held_while_owned_work_lives_and_no_mor
     await rig.check(idle=True)
 
 
+async def test_contract_6_7_who_waits_for_a_held_task_wakes_only_after_its_last_commit(opened: Open) -> None:
+    """The waiter is settled in the same commit as the one it waits for, and comes first in the order of ids."""
+    gate, seen = asyncio.Event(), []
+
+    async def waits(context: TaskContext) -> None:
+        async with context.commit() as tx:
+            made = new_task(tx, conversation_id=1, definition=held, input={}, owner=context.id, running=True)
+            context.wait(tx, {"phase": "two", "on": made["id"]}, [made["id"]])
+
+    async def wakes(context: TaskContext) -> None:
+        seen.append((await record_of(rig, context.checkpoint["on"]))["state"]["status"])
+        await finish(context)
+
+    async def holds(context: TaskContext) -> None:
+        async with context.commit() as tx:
+            new_task(tx, conversation_id=1, definition=child, input={}, owner=context.id, running=True)
+            context.complete(tx, None)
+
+    kind, held = define("t.waits", one=waits, two=wakes), define("t.held", one=holds)
+    child = define("t.child", one=gated(lambda: gate))
+    rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind, held, child])])
+    task_id = await start(rig, kind)
+    await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["waiting", "completing", "running"])
+    await asyncio.sleep(0.02)
+    assert seen == [], "it woke while the work of the one it waits for went on"
+    gate.set()
+    await outcome(rig, task_id)
+    assert seen == ["terminal"]
+    await rig.check(idle=True)
+
+
 async def test_contract_6_7_a_held_failure_aborts_the_owned_work(opened: Open) -> None:
     async def parent(context: TaskContext) -> None:
         async with context.commit() as tx:

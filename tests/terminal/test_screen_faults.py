@@ -357,6 +357,21 @@ def test_the_draft_is_kept_when_the_disk_was_full_for_it(tmp_path: Path, small: 
         window.write(b"\x1b[200~" + text.encode() + b"\x1b[201~")
         window.wait_for("disk full")
         fill.unlink()
-        window.type(" end")
-        window.wait_store(lambda state: draft_of(state) == text + " end", "the draft, once there is room")
+        window.wait_store(lambda state: draft_of(state) == text, "the draft, once there is room, by itself")
+    seat.wait_gone()
+
+
+def test_what_cannot_be_saved_at_the_end_is_printed(tmp_path: Path, small: Path) -> None:
+    seat = Seat(tmp_path / "person")
+    seat.environment["DURABLE_TUI_HOME"] = str(small)
+    seat.home = small
+    seat.write([{"text": "It is done."}])
+    with seat.open(size=(120, 30)) as window:
+        fill_up(small)
+        window.write(b"\x1b[200~" + b"words nobody may lose " * 300 + b"to the end\x1b[201~")
+        window.wait_for("disk full")
+        window.press("ctrl+q")
+        window.wait()
+        after = window.raw.partition(b"\x1b[?1049l")[2].decode()
+    assert "could not be saved" in after and after.count("words nobody may lose") == 300 and "to the end" in after
     seat.wait_gone()

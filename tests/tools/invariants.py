@@ -52,7 +52,7 @@ class State:
         return self.documents.get(conversation_id, {}).get("pi.live") or {}
 
     def inbox(self, conversation_id: int) -> list[Any]:
-        return (self.documents.get(conversation_id, {}).get("pi.inbox") or {}).get("items", [])
+        return list((self.documents.get(conversation_id, {}).get("pi.inbox") or {}).get("items", []))
 
     def is_live(self, task_id: int) -> bool:
         task = self.tasks.get(task_id)
@@ -244,6 +244,11 @@ def _tasks(state: State) -> list[str]:
             missing = [other for other in task["state"]["on"] if other not in state.tasks]
             if missing or not task["state"]["on"] or number in task["state"]["on"]:
                 found.append(f"task {number}: waits on {task['state']['on']}")
+        outcome = task["state"].get("outcome") or {}
+        if task["kind"] == GENERATION and outcome.get("status") == "completed":
+            calls = [other for other, its in state.tasks.items() if its.get("owner") == number and state.is_live(other)]
+            if calls:
+                found.append(f"task {number}: went on while its calls {calls} had not ended")
         if "startedAt" in task and "endedAt" in task and task["endedAt"] < task["startedAt"]:
             found.append(f"task {number}: ended before it started")
     return found
@@ -401,7 +406,7 @@ def _results(state: State, conversation_id: int) -> list[str]:
                 found.append(f"{where}: {call_id!r} has its result while task {number} is still at work")
         elif outcome["status"] in ("completed", "failed", "aborted"):
             entry_id = (outcome.get("result") or {}).get("entryId")
-            entry = state.entries.get(entry_id)
+            entry = state.entries.get(entry_id or 0)
             if entry is None or entry["model"][0].get("toolCallId") != call_id:
                 found.append(f"{where}: task {number} ended {outcome['status']} without the result of {call_id!r}")
     cut = {

@@ -33,7 +33,7 @@ from durable_tui.harness import (
     tasks,
     toolcall,
 )
-from durable_tui.session import documents, transaction
+from durable_tui.session import documents
 from durable_tui.storage import MemoryStorage
 from tests.scenarios import test_prefixes as prefixes
 
@@ -180,13 +180,8 @@ def result_and_slot_are_two_commits() -> Any:
 
 def commits_reuse_a_seq() -> Any:
     """Two commits get the same number."""
-    seq = transaction.Transaction.seq.fget
-    assert seq is not None
-
-    def repeated(self: Any) -> int:
-        return max(1, int(seq(self)) - 1)
-
-    return mock.patch.object(transaction.Transaction, "seq", property(repeated))
+    mint = MemoryStorage.mint_seq
+    return mock.patch.object(MemoryStorage, "mint_seq", lambda self: max(1, mint(self) - 1))
 
 
 MUTATIONS: list[Mutation] = [

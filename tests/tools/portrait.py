@@ -18,14 +18,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from durable_tui.host.options import ScreenOptions
 from durable_tui.ui.app import DurableApp
 from tests.tools.model_server import ModelServer
 
+ROOT = Path(__file__).resolve().parents[2]
 SIZE = (120, 36)
 FONTS = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 PROMPT = "The config test fails. Find out why and fix it."
@@ -45,7 +45,7 @@ TURNS = [
     },
     {"text": "Now the tests.", "calls": [call("bash", command="./run-tests")]},
     {"text": "The run was cut off, so I start it again.", "calls": [call("bash", command="PAUSE=0 ./run-tests")]},
-    {"text": "Done. The port in `config/dev.json` was a text, `\"8080\"`; it is a number now, and **11 tests pass**."},
+    {"text": 'Done. The port in `config/dev.json` was a text, `"8080"`; it is a number now, and **11 tests pass**.'},
 ]
 
 

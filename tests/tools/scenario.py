@@ -37,7 +37,7 @@ class NoEnvironment:
 
 
 def no_environment(scope: EnvironmentScope) -> Environment:
-    return NoEnvironment()  # type: ignore[return-value]
+    return NoEnvironment()
 
 
 @dataclass

@@ -171,7 +171,7 @@ def _content(request: ModelRequest, turn: Turn) -> list[dict[str, Any]]:
     index = turn_index(request)
     content: list[dict[str, Any]] = []
     if turn.thinking:
-        block = {"type": "thinking", "thinking": turn.thinking}
+        block: dict[str, Any] = {"type": "thinking", "thinking": turn.thinking}
         if turn.signature:
             block["signature"] = turn.signature
         content.append(block)

@@ -124,6 +124,7 @@ BREAKS: list[tuple[str, Callable[[State], None], str]] = [
     ("ends before start", _set("tasks", 30, "endedAt", 0), "before it started"),
     ("terminal with documents", _set("task_documents", 30, ["x"]), "live documents"),
     ("terminal with memos", _set("tasks", 30, "memos", {"m": 1}), "memos"),
+    ("went on too early", _set("tasks", 33, "owner", 30), "had not ended"),
     ("unknown status", _set("tasks", 33, "state", "status", "napping"), "unknown status"),
     ("waits on nothing", _set("tasks", 31, "state", "on", []), "waits on"),
     ("waits on the unknown", _set("tasks", 31, "state", "on", [99]), "waits on"),

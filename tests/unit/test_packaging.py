@@ -84,7 +84,12 @@ def test_the_library_example_in_the_readme_works_and_submits_once(tmp_path: Path
         )
         for _ in range(2):
             done = subprocess.run(
-                [sys.executable, "example.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+                [sys.executable, "example.py"],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
             )
             assert (done.returncode, done.stdout) == (0, "done None\n"), done
         assert len(server.requests) == 2 and not server.violations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -57,6 +58,7 @@ class MainScreen(Screen[None]):
         self._keymap = {} if keymap is None else keymap
         self.now = now or (lambda: int(time.time() * 1000))
         self.panel = "transcript"  # the one shown below NARROW columns
+        self.composed = asyncio.Event()  # its parts are there
         self.painted = 0  # paints so far: what "found rows are on the screen" waits for
 
     def compose(self) -> ComposeResult:
@@ -87,6 +89,7 @@ class MainScreen(Screen[None]):
         if not self.model.view:
             self.set_notice([[("opening …", "dim")]])
         self.paint_all()
+        self.composed.set()
 
     def model_said(self) -> list[str]:
         return self.model.said()
@@ -120,7 +123,17 @@ class MainScreen(Screen[None]):
     def panel_of(self, name: str) -> Panel:
         return self.query_one(f"#{name}", Panel)
 
+    @property
+    def whole(self) -> bool:
+        """Whether all parts are there: not before they are made, nor while the app takes them down one by one."""
+        return self.is_attached and bool(self._nodes) and self.app.is_running
+
     # --- painting -------------------------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether all parts stand: a timer may fire while they are being made or taken down (U04)."""
+        return self.is_mounted and bool(self.query("#live")) and bool(self.query("#footer"))
 
     def attach(self, model: ScreenModel) -> None:
         """Show another session."""
@@ -131,7 +144,7 @@ class MainScreen(Screen[None]):
 
     def paint(self, changes: Changes) -> None:
         """Show what frames changed."""
-        if not self.is_attached or not self._nodes:
+        if not self.whole:
             return
         parts = changes.parts
         transcript = self.transcript
@@ -156,6 +169,8 @@ class MainScreen(Screen[None]):
 
     def paint_moving(self) -> None:
         """What depends on the clock and on several parts of the view."""
+        if not self.whole:
+            return
         now = self.now()
         live = self.model.live(now)
         panel = self.query_one("#live", Live)
@@ -184,7 +199,7 @@ class MainScreen(Screen[None]):
 
     def tick(self) -> None:
         """Once a second, and faster while something runs: elapsed times move on."""
-        if not self.is_attached or not self._nodes:
+        if not self.whole:
             return
         if self.model.busy or self.model.view.get("compactions"):
             self.paint_moving()

@@ -22,11 +22,13 @@ from durable_tui.ui.widgets.suggestions import Suggestion, Suggestions
 
 Mode = Literal["send", "follow_up"]
 DRAFT_DELAY = 0.25  # seconds without a change before a draft is committed
+DRAFT_AGAIN = 2.0  # seconds until a draft that could not be committed is tried again
 DRAFT_LIMIT = 1.0  # seconds after which it is committed although the typing goes on
 BURST_GAP = 0.004  # seconds between keys that no hand makes
 BURST_KEYS = 6
 BURST_HOLD = 0.04  # how long an Enter inside a burst waits for what follows it
 LONG = 400_000  # characters
+NEVER = "\0"  # in place of the stored draft: equal to nothing that can be written
 
 
 class Composer(TextArea):
@@ -140,6 +142,13 @@ class Composer(TextArea):
             return
         self._stored = text
         self.post_message(self.Drafted(text))
+
+    def not_stored(self, text: str) -> None:
+        """The commit of this draft failed: it counts as unsaved, and is tried again."""
+        if self._stored == text:
+            self._stored = NEVER
+            if self._draft_timer is None:
+                self._draft_timer = self.set_timer(DRAFT_AGAIN, self.store_draft)
 
     @property
     def unsaved(self) -> str | None:

@@ -26,7 +26,7 @@ async def pragma(storage: SqliteStorage, name: str) -> Any:
     return await raw_of(storage, lambda raw: raw.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-async def test_k11_every_setting_is_explicit(tmp_path: Path) -> None:
+async def test_ui_k11_every_setting_is_explicit(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")
     assert await pragma(storage, "journal_mode") == "wal"
     assert await pragma(storage, "busy_timeout") == 5000

@@ -161,7 +161,7 @@ def test_slots_follow_their_call_until_its_result() -> None:
     assert play.tools()[0].state == "done" and play.tools()[0].result == "done"
 
 
-def test_ui_d02_d03_interrupted_calls_say_what_is_known_and_show_the_policy() -> None:
+def test_ui_d02_ui_d03_interrupted_calls_say_what_is_known_and_show_the_policy() -> None:
     play = Play()
     play.model.builder._replay_of = lambda name: "unsafe"
     play.append(assistant(3, call("c1", "bash", command="deploy"), stop="toolUse"))
