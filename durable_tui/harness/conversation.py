@@ -77,29 +77,11 @@ class Conversation:
         if isinstance(content, str) and not content.strip():
             raise ValueError("an input cannot be blank")
         self._kernel.scheduler.start()
-        while True:
-            known = await self._admit(content, when_busy, request_id, clear_draft)
-            if known is not None:
-                return known
-            await self.wait_for_idle()
-
-    async def _admit(
-        self, content: str | list[Any], when_busy: WhenBusy, request_id: str | None, clear_draft: bool
-    ) -> Submission | None:
-        """Admit an input; None while a run that was told to stop is still ending.
-
-        What is handed in after a stop belongs to the next run, and a run that aborts leaves the inbox alone (8.4): it
-        would wait there for ever.
-        """
         async with self._kernel.session.commit() as tx:
             known = await self._known(tx, request_id, "input")
             if known is not None:
                 return known
             scene = await load_scene(self._kernel, tx, self.id)
-            ending = tx.candidate(scene.live["run"]["taskId"]) if scene.busy else None
-            stopping = ending is not None and ending["abortRequested"] and when_busy != "reject"
-            if stopping and not self._kernel.scheduler.invocations.is_invocation():
-                return None
             draft = await tx.document(DRAFT, self.id) if clear_draft else None
             record = inbox.admit_input(scene, content, when_busy=when_busy, request_id=request_id)
             if draft is not None:
@@ -219,7 +201,6 @@ class Conversation:
             if not scene.busy:
                 return False
             task_id = scene.live["run"]["taskId"]
-            kernel.late.discard(self.id)
             for item in scene.items:
                 if item["mode"] != "write":
                     item["parked"] = True
@@ -243,7 +224,6 @@ class Conversation:
             owned = conversations_below(work, session.conversations, children_of(session.tasks, session.conversations))
             for conversation_id in (self.id, *owned):
                 await withdraw_queued(tx, conversation_id)
-                kernel.late.discard(conversation_id)
             for task_id in work:
                 record = tx.candidate(task_id)
                 if record is not None and not record["abortRequested"] and not is_decided(record):

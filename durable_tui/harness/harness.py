@@ -375,8 +375,8 @@ class Opening:
             task_id for task_id, task in session.tasks.items() if task["state"]["status"] in ("running", "pending")
         ]
         kernel.late.update(
-            task["conversationId"]
-            for task in session.tasks.values()
+            task_id
+            for task_id, task in session.tasks.items()
             if task["kind"] == "pi.generation" and task["abortRequested"]
         )
         deaths = await recover(kernel)

@@ -112,7 +112,7 @@ def note_late(scene: Scene) -> None:
     run = scene.live.get("run")
     record = scene.tx.candidate(run["taskId"]) if run is not None else None
     if record is not None and record["abortRequested"]:
-        scene.kernel.late.add(scene.conversation_id)
+        scene.kernel.late.add(record["id"])
 
 
 def start_waiting(scene: Scene) -> None:
@@ -187,7 +187,9 @@ def settle_inputs(
     An aborted run leaves the inbox alone, but what came or was released after its mark starts now (contract 8.4, 8.5).
     """
     tx = scene.tx
+    late = False
     if "run" in scene.live:
+        late = reason == "aborted" and scene.live["run"]["taskId"] in scene.kernel.late
         for submission_id in list(scene.live["run"]["inputs"]):
             record = dict(_submission(tx, submission_id))
             if answer is not None:
@@ -199,7 +201,7 @@ def settle_inputs(
             tx.put_submission(record)  # type: ignore[arg-type]
     for key in ("run", "generation", "tools"):
         scene.live.pop(key, None)
-    if reason == "aborted" and scene.conversation_id in scene.kernel.late:
+    if late:
         start_waiting(scene)
 
 

@@ -94,11 +94,6 @@ class Invocations:
         invocation = self._running.get(task_id)
         return invocation is None or invocation.asked
 
-    def is_invocation(self) -> bool:
-        """Whether the caller runs inside a task's own invocation, which must not wait for itself."""
-        current = asyncio.current_task()
-        return any(invocation.task is current for invocation in self._running.values())
-
     def end_all(self) -> None:
         """End every invocation: the session closes or can store nothing more."""
         for invocation in list(self._running.values()):

@@ -83,7 +83,7 @@ class Kernel:
         self.on_problem: Callable[[str | None], None] | None = None
         self.reports: list[str] = []
         self.started_at = 0
-        self.late: set[int] = set()  # conversations that took an input while their run was being aborted
+        self.late: set[int] = set()  # run tasks whose conversation took an input while they were being aborted
         self.settled: dict[int, list[asyncio.Future[SubmissionRecord]]] = {}
         self.ended: dict[int, list[asyncio.Future[TaskRecord]]] = {}
         self.idle_waiters: list[asyncio.Future[None]] = []
