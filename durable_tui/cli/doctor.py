@@ -96,6 +96,7 @@ def data() -> list[Finding]:
 def models() -> list[Finding]:
     """The providers that can be asked, and the model that would be."""
     from durable_tui.models import probe
+    from durable_tui.models.known import APIS_LATER
 
     try:
         host = Host.load()
@@ -103,13 +104,16 @@ def models() -> list[Finding]:
         return [Finding("problem", str(error))]
     known = host.models()
     found = []
-    missing = []
+    missing: list[str] = []
+    later: list[str] = []
     for info in known.known():
         if info.api == "scripted" and not info.configured:
             continue
         if info.problem is not None:
             if info.configured:
                 found.append(Finding("problem", info.problem))
+            elif info.api in APIS_LATER:
+                later.append(info.name)
             else:
                 missing.append(info.name)
         elif info.local or (info.base_url and probe.is_loopback(info.base_url)):
@@ -121,6 +125,8 @@ def models() -> list[Finding]:
             found.append(Finding("ok", f"{info.name}: {info.base_url or info.api}"))
     if missing:
         found.append(Finding("note", f"no key for {', '.join(missing)}"))
+    if later:
+        found.append(Finding("note", f"not in this version yet: {', '.join(later)}"))
     chosen = host.env.get("DURABLE_TUI_MODEL") or host.config.model or known.default()
     if chosen:
         problem = known.problem(chosen)

@@ -164,7 +164,9 @@ class TaskContext:
         if policy != "allSettled":
             for other, task in others.items():
                 if task is not None and self.id not in self.kernel.owner_chain(tx, task):
-                    raise RuntimeError(f"task {other} is not owned by the waiting one: it needs allSettled (contract 6.6)")
+                    raise RuntimeError(
+                        f"task {other} is not owned by the waiting one: it needs allSettled (contract 6.6)"
+                    )
         known = [other for other, task in others.items() if task is not None]
         state: dict[str, Any] = {"status": "waiting", "checkpoint": checkpoint, "on": known, "policy": policy}
         tx.put_task(changed(record, state=state, restarts=None))

@@ -295,7 +295,8 @@ def farewell(status: Status, *, program: str, cwd: str = STARTED_IN, environ: Ma
         words += ["-C", shlex.quote(where)]
     words += ["--session", shlex.quote(session[-8:] if session else os.path.abspath(path or ""))]
     unfinished = status.get("unfinished", 0)
-    lines = [f"{unfinished} {'task' if unfinished == 1 else 'tasks'} unfinished."] if unfinished else []
+    told = f"{unfinished} tasks unfinished; they go on" if unfinished != 1 else "1 task unfinished; it goes on"
+    lines = [f"{told} at the next open."] if unfinished else []
     lines.append("Continue: " + " ".join(words))
     return "\n".join(lines) + "\n"
 

@@ -114,8 +114,9 @@ class Storage(Protocol):
     async def document_as_of(self, document_id: int, seq: int) -> StoredDocument | None:
         """A document as it stood after commit `seq`; for `latest` ones only as far as revisions remain."""
 
-    async def commits(self, *, after: int = 0, before: int | None = None, limit: int = 1000,
-                      reverse: bool = False) -> list[CommitRow]: ...
+    async def commits(
+        self, *, after: int = 0, before: int | None = None, limit: int = 1000, reverse: bool = False
+    ) -> list[CommitRow]: ...
 
     async def owners(self, *, limit: int = 200) -> list[OwnerRow]:
         """The newest openings, oldest first; this opening is the last."""

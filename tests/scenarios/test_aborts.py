@@ -154,8 +154,9 @@ async def test_a07_a_raising_tool_aborts_the_conversation_it_owns(opened: Open) 
             made.append(record["id"])
         raise KeyError("a bug")
 
-    rig = await opened([call(("delegate", {"text": "x"})), say("done")],
-                       extensions=[Extension("delegates", tools=[delegate])])
+    rig = await opened(
+        [call(("delegate", {"text": "x"})), say("done")], extensions=[Extension("delegates", tools=[delegate])]
+    )
     settled = await (await rig.root.submit("go")).wait()
     assert settled.status == "done" and made
     await rig.idle()

@@ -27,8 +27,10 @@ class Tower:
     def __init__(self) -> None:
         self.order: list[str] = []
         self.release = asyncio.Event()
-        self.kinds = [define(f"t.{level}", one=self._phase(level), two=finish, abort=self._abort(level))
-                      for level in ("top", "middle", "bottom")]
+        self.kinds = [
+            define(f"t.{level}", one=self._phase(level), two=finish, abort=self._abort(level))
+            for level in ("top", "middle", "bottom")
+        ]
 
     def _phase(self, level: str) -> Any:
         async def one(context: TaskContext) -> None:
@@ -87,7 +89,9 @@ async def test_contract_6_8_reopened_in_the_middle_of_an_abort(opened: Open, sto
         await inner(batch)
         ended = [task for task in batch.tasks if task["state"]["status"] == "terminal"]
         marked = [task for task in batch.tasks if task["abortRequested"] and not ended]
-        dead = bool(marked) if stored == "only the mark" else bool(ended) if stored != "the cascade" else len(marked) > 1
+        dead = (
+            bool(marked) if stored == "only the mark" else bool(ended) if stored != "the cascade" else len(marked) > 1
+        )
 
     rig.storage.commit = commit
     if stored == "the end of the lowest":

@@ -15,7 +15,11 @@ from tests.scenarios.conftest import Open
 from tests.tools.scenario import FAST, Rig, codes, wait_until
 from tests.tools.strict_provider import call, say
 
-SCRIPT = [call(("note", {"text": "a"}), ("peek", {"text": "b"})), call(("seq", {"text": "c", "seconds": 0})), say("done")]
+SCRIPT = [
+    call(("note", {"text": "a"}), ("peek", {"text": "b"})),
+    call(("seq", {"text": "c", "seconds": 0})),
+    say("done"),
+]
 QUICK = dataclasses.replace(FAST, space_interval=0.02)
 Commit = Callable[[Any], Awaitable[None]]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from durable_tui.harness.extension import Registry
 from durable_tui.harness.harness import Harness
-from durable_tui.storage import SqliteStorage
+from durable_tui.storage import SqliteStorage, sqlite
+from durable_tui.storage.records import Batch, OwnerRow
 from tests.tools.scenario import FAST, Rig, no_environment
 from tests.tools.strict_provider import call, say
 
@@ -23,8 +26,28 @@ async def _made(path: Path, *, die: bool) -> None:
     await (rig.kill() if die else rig.close())
 
 
-async def _open(path: Path, rig: Rig) -> Harness:
-    storage = await SqliteStorage.open(path, durability="process")
+class Told(SqliteStorage):
+    """Tells at a chosen point of the opening that its task should stop."""
+
+    point = ""
+    stop: Callable[[], object]
+
+    async def owners(self) -> list[OwnerRow]:
+        if self.point == "while it reads":
+            self.stop()
+        return await super().owners()
+
+    async def commit(self, batch: Batch) -> None:
+        if self.point == "before its commit":
+            self.stop()
+        await super().commit(batch)
+        if self.point == "after its commit":
+            self.stop()
+
+
+async def _open(path: Path, rig: Rig, point: str = "") -> Harness:
+    storage = await Told.open(path, durability="process")
+    storage.point, storage.stop = point, asyncio.current_task().cancel  # type: ignore[union-attr, method-assign]
     registry = Registry()
     registry.install(rig.effects.extension())
     return await Harness.open(
@@ -33,35 +56,36 @@ async def _open(path: Path, rig: Rig) -> Harness:
 
 
 @pytest.mark.parametrize("die", [False, True], ids=["closed before", "died before"])
-async def test_contract_15_a_cancelled_opening_is_no_death_and_hides_none(tmp_path: Path, die: bool) -> None:
-    rig = Rig([say("done")])
-    await _made(tmp_path / "warm.sqlite", die=die)
-    began = time.monotonic()
-    await (await _open(tmp_path / "warm.sqlite", rig)).close()
-    usual = time.monotonic() - began
-    in_order = stopped = 0
-    for number in range(24):
-        path = tmp_path / f"{number}.sqlite"
-        await _made(path, die=die)
-        task = asyncio.create_task(_open(path, rig))
-        await asyncio.sleep(usual * number / 20)
-        task.cancel()
-        try:
-            await (await task).close()
-        except asyncio.CancelledError:
-            stopped += 1
-        harness = await _open(path, rig)  # the lock is free
-        previous = harness._kernel.session.storage.previous
-        assert previous is not None
-        in_order += previous.closed_at is not None
-        deaths = (await harness.recovery() or {"deaths": []})["deaths"]
-        if not die:
-            assert previous.closed_at is not None, f"cancelled after {number}/20 of an opening: an unclean end"
-            assert deaths == []
-        else:
-            assert deaths and {row["kind"] for row in deaths[0]["tasks"]} == {"pi.generation", "pi.tool"}, (
-                "the death is told of"
-            )
-        assert harness.paused_reason is None
-        await harness.close()
-    assert stopped > 5 and in_order > 5, f"{stopped} stopped, {in_order} in order"
+@pytest.mark.parametrize(
+    "point", ["while it takes the file", "while it reads", "before its commit", "after its commit"]
+)
+async def test_contract_15_an_opening_that_is_told_to_stop_is_no_death_and_hides_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, die: bool, point: str
+) -> None:
+    path, rig, loop = tmp_path / "a.sqlite", Rig([say("done")]), asyncio.get_running_loop()
+    await _made(path, die=die)
+    inner = sqlite.take
+
+    def take(*arguments: Any) -> Any:
+        if point == "while it takes the file":
+            loop.call_soon_threadsafe(stopped.cancel)
+            time.sleep(0.05)
+        return inner(*arguments)
+
+    monkeypatch.setattr(sqlite, "take", take)
+    stopped = asyncio.create_task(_open(path, rig, point))
+    with pytest.raises(asyncio.CancelledError):
+        await stopped
+    monkeypatch.setattr(sqlite, "take", inner)
+    harness = await _open(path, rig)  # the lock is free
+    previous = harness._kernel.session.storage.previous
+    deaths = (await harness.recovery() or {"deaths": []})["deaths"]
+    assert previous is not None and previous.epoch == 2, "it had taken the file"
+    if die:
+        assert {row["kind"] for row in deaths[0]["tasks"]} == {"pi.generation", "pi.tool"}, "the death is told of"
+        assert (previous.closed_at is not None) == (point != "while it takes the file")
+        assert len(deaths) == 1
+    else:
+        assert previous.closed_at is not None and deaths == [], "it ended in order"
+    assert harness.paused_reason is None
+    await harness.close()

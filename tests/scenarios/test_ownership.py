@@ -27,8 +27,16 @@ class Lab:
     def gate(self, name: str) -> asyncio.Event:
         return self.gates.setdefault(name, asyncio.Event())
 
-    def define(self, name: str, run: Handler, *, abort: Handler | None = None, version: int = 1,
-               migrate: Callable[[Any, int], dict[str, Any]] | None = None, **phases: Handler) -> TaskDefinition:
+    def define(
+        self,
+        name: str,
+        run: Handler,
+        *,
+        abort: Handler | None = None,
+        version: int = 1,
+        migrate: Callable[[Any, int], dict[str, Any]] | None = None,
+        **phases: Handler,
+    ) -> TaskDefinition:
         self.kinds[name] = TaskDefinition(
             name, {"run": run, **phases}, lambda _: {"phase": "run"}, version=version, abort=abort, migrate=migrate
         )
@@ -78,8 +86,9 @@ async def outcome(rig: Rig, task_id: int) -> Any:
     return record["state"]["outcome"]
 
 
-def _parent(lab: Lab, child: TaskDefinition, inputs: list[str], policy: str = "allSettled", *,
-            wait: bool = True) -> Handler:
+def _parent(
+    lab: Lab, child: TaskDefinition, inputs: list[str], policy: str = "allSettled", *, wait: bool = True
+) -> Handler:
     async def run(context: TaskContext) -> None:
         async with context.commit() as tx:
             owned = [

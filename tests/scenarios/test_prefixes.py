@@ -132,27 +132,87 @@ def _owned_script(request: Any, index: int) -> Any:
 
 
 SCENARIOS = [
-    Scenario("plain", [say("hi there", chunks=4), say("again", chunks=2, thinking="well", signature="S")],
-             PLAIN_INPUTS, _plain),
-    Scenario("streaming", [say("a few words at a time", chunks=5, pace=0.002, thinking="well, well"),
-                           say("and more of them", chunks=4, pace=0.002)], PLAIN_INPUTS, _plain,
-             faults={2: ModelError("down", "network")}),
-    Scenario("broken", [call(("note", {"text": "a"})),
-                        say("it breaks off", chunks=4, pace=0.002, error=ModelError("reset", "network"), error_after=3)],
-             ONE, _one, answered=False),
-    Scenario("parallel", [call(("note", {"text": "a"}), ("peek", {"text": "b"}), ("boom", {"text": "c"}),
-                               ("talk", {"text": "d"}), ("nosuch", {}), ("note", {"wrong": 1}), text="several"),
-                          call(("note", {"text": "e"})), say("done")], ONE, _one),
-    Scenario("sequential", [call(("seq", {"text": "1", "seconds": 0}), ("seqboom", {"text": "2"}),
-                                 ("seq", {"text": "3", "seconds": 0}), ("note", {"text": "4"}),
-                                 ("bug", {"text": "5"})), say("done")], ONE, _one),
+    Scenario(
+        "plain",
+        [say("hi there", chunks=4), say("again", chunks=2, thinking="well", signature="S")],
+        PLAIN_INPUTS,
+        _plain,
+    ),
+    Scenario(
+        "streaming",
+        [
+            say("a few words at a time", chunks=5, pace=0.002, thinking="well, well"),
+            say("and more of them", chunks=4, pace=0.002),
+        ],
+        PLAIN_INPUTS,
+        _plain,
+        faults={2: ModelError("down", "network")},
+    ),
+    Scenario(
+        "broken",
+        [
+            call(("note", {"text": "a"})),
+            say("it breaks off", chunks=4, pace=0.002, error=ModelError("reset", "network"), error_after=3),
+        ],
+        ONE,
+        _one,
+        answered=False,
+    ),
+    Scenario(
+        "parallel",
+        [
+            call(
+                ("note", {"text": "a"}),
+                ("peek", {"text": "b"}),
+                ("boom", {"text": "c"}),
+                ("talk", {"text": "d"}),
+                ("nosuch", {}),
+                ("note", {"wrong": 1}),
+                text="several",
+            ),
+            call(("note", {"text": "e"})),
+            say("done"),
+        ],
+        ONE,
+        _one,
+    ),
+    Scenario(
+        "sequential",
+        [
+            call(
+                ("seq", {"text": "1", "seconds": 0}),
+                ("seqboom", {"text": "2"}),
+                ("seq", {"text": "3", "seconds": 0}),
+                ("note", {"text": "4"}),
+                ("bug", {"text": "5"}),
+            ),
+            say("done"),
+        ],
+        ONE,
+        _one,
+    ),
     Scenario("queue", _queue_script, [*QUEUE_INPUTS, PARKED], _queue, answered=False),
-    Scenario("retry", [call(("note", {"text": "a"})), say("done", chunks=3)], ONE, _one,
-             faults={1: ModelError("down", "network"), 3: ModelError("busy", "overloaded", status=529)}),
-    Scenario("error", [call(("note", {"text": "a"})), say("x", error=ModelError("no such thing", "bad_request"))],
-             ONE, _one, answered=False),
-    Scenario("abort", [call(("stubborn", {"seconds": 0.0}), ("note", {"text": "a"})), say("done")], ONE, _abort,
-             answered=False),
+    Scenario(
+        "retry",
+        [call(("note", {"text": "a"})), say("done", chunks=3)],
+        ONE,
+        _one,
+        faults={1: ModelError("down", "network"), 3: ModelError("busy", "overloaded", status=529)},
+    ),
+    Scenario(
+        "error",
+        [call(("note", {"text": "a"})), say("x", error=ModelError("no such thing", "bad_request"))],
+        ONE,
+        _one,
+        answered=False,
+    ),
+    Scenario(
+        "abort",
+        [call(("stubborn", {"seconds": 0.0}), ("note", {"text": "a"})), say("done")],
+        ONE,
+        _abort,
+        answered=False,
+    ),
     Scenario("terminate", [call(("note", {"text": "a"})), call(("terminate", {"text": "t"}))], ONE, _one),
     Scenario("owned", _owned_script, ONE, _one, extend=_delegating),
 ]
@@ -188,12 +248,16 @@ def _lost_partials(partials: Sequence[tuple[int, str]], state: State) -> list[st
         for message in entry.get("model", [])
         if message["role"] == "assistant" and message["stopReason"] == "aborted"
     }
-    return [f"conversation {number}: the partial {text!r} is lost" for number, text in partials
-            if (number, text) not in kept]
+    return [
+        f"conversation {number}: the partial {text!r} is lost"
+        for number, text in partials
+        if (number, text) not in kept
+    ]
 
 
-async def record(scenario: Scenario, storage: MemoryStorage, earlier: Sequence[Effect] = (), *,
-                 drive: Drive) -> Recorded:
+async def record(
+    scenario: Scenario, storage: MemoryStorage, earlier: Sequence[Effect] = (), *, drive: Drive
+) -> Recorded:
     """Open `storage`, drive it, and keep its commits and effects. Asserts what must hold at the end."""
     effects = Effects()
     marks: list[tuple[int, Effect]] = []
@@ -294,7 +358,9 @@ async def every_prefix(scenario: Scenario, whole: Recorded, *, stride: int) -> i
     return recoveries
 
 
-async def test_d06_ui_r07_every_prefix_recovers_and_prefixes_of_the_recovery(recorded: tuple[Scenario, Recorded]) -> None:
+async def test_d06_ui_r07_every_prefix_recovers_and_prefixes_of_the_recovery(
+    recorded: tuple[Scenario, Recorded],
+) -> None:
     """A fifth of the second deaths; tests/crash/test_all_prefixes.py takes every one."""
     scenario, whole = recorded
     recoveries = await every_prefix(scenario, whole, stride=5)

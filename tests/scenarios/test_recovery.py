@@ -40,14 +40,16 @@ async def test_r02_an_unsafe_tool_never_runs_again(opened: Open) -> None:
     await rig.idle()
     assert rig.effects.texts("gate") == ["g"]
     assert await rig.transcript() == [
-        "user: go", "call gate",
+        "user: go",
+        "call gate",
         "error gate: <harness>\n[error] Tool gate was interrupted and may have partially run\n</harness>",
         "ai: done",
     ]
     assert codes(await rig.entries()) == ["interrupted"]
     rows = await _rows(rig)
     assert [(row["kind"], row["phase"], row["verdict"]) for row in rows] == [
-        ("pi.generation", "tools", "woken"), ("pi.tool", "execute", "interrupted"),
+        ("pi.generation", "tools", "woken"),
+        ("pi.tool", "execute", "interrupted"),
     ]
     await rig.check(idle=True)
 
@@ -150,7 +152,8 @@ async def test_ui_r04_a_pending_call_starts_without_a_warning(opened: Open) -> N
     await asyncio.wait_for(dead.wait(), 10)
     await rig.crash()
     assert [(row["kind"], row["phase"]) for row in await _rows(rig)] == [
-        ("pi.generation", "tools"), ("pi.tool", "call"),
+        ("pi.generation", "tools"),
+        ("pi.tool", "call"),
     ]
     assert all("verdict" not in row for row in await _rows(rig)), "nothing is decided before scheduling starts"
     await rig.harness.resume()

@@ -417,7 +417,8 @@ async def test_contract_15_the_other_verdicts(opened: Open) -> None:
     holds, waits = define("t.holds", one=completing), define("t.waits", one=waiting, two=finish)
     kinds: list[TaskDefinition] = [held, holds, waits]
     rig = await opened(
-        [say("x", error=ModelError("down", "network"))], extensions=[Extension("tasks", tasks=[*kinds, gone])],
+        [say("x", error=ModelError("down", "network"))],
+        extensions=[Extension("tasks", tasks=[*kinds, gone])],
         settings=dataclasses.replace(FAST, base_delay=3600.0, max_delay=3600.0),
     )
     ids = {"holds": await start(rig, holds), "waits": await start(rig, waits), "marked": await start(rig, held)}
@@ -427,8 +428,12 @@ async def test_contract_15_the_other_verdicts(opened: Open) -> None:
         return "retry" in (await rig.document("pi.live")).get("generation", {})
 
     await wait_until(retrying)
-    await wait_until(lambda: sorted(row["status"] for row in rig.harness.inspect())
-                     == ["completing", "running", "running", "running", "running", "waiting"])
+    await wait_until(
+        lambda: (
+            sorted(row["status"] for row in rig.harness.inspect())
+            == ["completing", "running", "running", "running", "running", "waiting"]
+        )
+    )
     async with rig.harness.commit() as tx:
         ids["gone"] = new_task(tx, conversation_id=1, definition=gone, input={}, running=False)["id"]
         record = tx.candidate(ids["marked"])
@@ -445,7 +450,11 @@ async def test_contract_15_the_other_verdicts(opened: Open) -> None:
     await rig.root.abort()
     found = await _verdicts(rig)
     assert {name: found[task_id] for name, task_id in ids.items()} == {
-        "holds": "woken", "waits": "woken", "marked": "aborted", "gone": "blocked", "retry": "resumed",
+        "holds": "woken",
+        "waits": "woken",
+        "marked": "aborted",
+        "gone": "blocked",
+        "retry": "resumed",
     }
     assert set(found.values()) == {"woken", "aborted", "blocked", "resumed"}
     details = {row["taskId"]: row.get("detail") for row in (await _deaths(rig))[-1]["tasks"]}

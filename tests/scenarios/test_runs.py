@@ -118,8 +118,11 @@ async def test_p23_an_empty_result_is_sent_with_something_in_it(opened: Open) ->
     await rig.check(idle=True)
 
 
-@pytest.mark.parametrize("turn", [Turn(), Turn(text="\n"), Turn(thinking="hm"), Turn(text="  ", calls=[("note", {"text": "n"})])],
-                         ids=["empty", "blank", "thinking only", "blank with a call"])
+@pytest.mark.parametrize(
+    "turn",
+    [Turn(), Turn(text="\n"), Turn(thinking="hm"), Turn(text="  ", calls=[("note", {"text": "n"})])],
+    ids=["empty", "blank", "thinking only", "blank with a call"],
+)
 async def test_p23_blank_answers_never_come_back(opened: Open, turn: Turn) -> None:
     rig = await opened(lambda request, index: turn if len(request.messages) == 1 else say("fine"))
     await _run(rig)
@@ -172,8 +175,18 @@ async def test_contract_9_a_stream_without_its_end_is_a_failed_attempt(opened: O
     await rig.check(idle=True)
 
 
-@pytest.mark.parametrize(("kind", "requests"), [("network", 4), ("overloaded", 4), ("rate_limit", 4), ("quota", 1),
-                                                 ("authentication", 1), ("bad_request", 1), ("overflow", 1)])
+@pytest.mark.parametrize(
+    ("kind", "requests"),
+    [
+        ("network", 4),
+        ("overloaded", 4),
+        ("rate_limit", 4),
+        ("quota", 1),
+        ("authentication", 1),
+        ("bad_request", 1),
+        ("overflow", 1),
+    ],
+)
 async def test_contract_9_which_errors_are_tried_again(opened: Open, kind: str, requests: int) -> None:
     rig = await opened([say("x", error=ModelError(f"it was {kind}", kind))])  # type: ignore[arg-type]
     settled = await _run(rig)
@@ -223,8 +236,12 @@ async def test_contract_9_prompt_changes_append_system_entries_only_for_what_cha
     words = ["one"]
     rig = await opened(
         [say("a"), say("b"), say("c")],
-        extensions=[Extension("words", sections=[Section("fixed", lambda context: "always"),
-                                                 Section("words", lambda context: words[0])])],
+        extensions=[
+            Extension(
+                "words",
+                sections=[Section("fixed", lambda context: "always"), Section("words", lambda context: words[0])],
+            )
+        ],
     )
     for word in ("one", "one", "two"):
         words[0] = word
@@ -255,15 +272,22 @@ async def test_contract_12_a_raising_before_tool_hook_blocks_others_are_skipped(
     async def refuse(value: object) -> None:
         raise RuntimeError("not that")
 
-    rig = await opened([call(("note", {"text": "a"})), say("done")],
-                       extensions=[Extension("guard", hooks={"beforeTool": refuse})])
+    rig = await opened(
+        [call(("note", {"text": "a"})), say("done")], extensions=[Extension("guard", hooks={"beforeTool": refuse})]
+    )
     await _run(rig)
     assert codes(await rig.entries()) == ["blocked"] and rig.effects.texts() == []
     await rig.check(idle=True)
 
-    other = await opened([call(("note", {"text": "a"})), say("done")],
-                         extensions=[Extension("guard", hooks={"afterTool": refuse, "beforeRequest": refuse,
-                                                               "afterResponse": refuse, "afterTools": refuse})])
+    other = await opened(
+        [call(("note", {"text": "a"})), say("done")],
+        extensions=[
+            Extension(
+                "guard",
+                hooks={"afterTool": refuse, "beforeRequest": refuse, "afterResponse": refuse, "afterTools": refuse},
+            )
+        ],
+    )
     settled = await _run(other)
     assert settled.status == "done" and other.effects.texts() == ["a"]  # type: ignore[attr-defined]
     await other.check(idle=True)

@@ -298,7 +298,11 @@ async def test_d04_full_from_any_commit_on_starts_nothing_that_could_not_be_reco
             room.full = True
         return room.plan(number, batch)
 
-    script = [call(("note", {"text": "a"}), ("peek", {"text": "b"})), call(("seq", {"text": "c", "seconds": 0})), say("done")]
+    script = [
+        call(("note", {"text": "a"}), ("peek", {"text": "b"})),
+        call(("seq", {"text": "c", "seconds": 0})),
+        say("done"),
+    ]
     rig = Rig(script, settings=QUICK)
     await rig.open(FaultyStorage(MemoryStorage(), plan))
 

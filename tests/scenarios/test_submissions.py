@@ -117,7 +117,13 @@ async def test_contract_8_3_steer_after_the_tools_and_follow_up_after_the_answer
     rig.effects.gate("g").set()
     await rig.idle()
     assert await rig.transcript() == [
-        "user: go", "call gate", "result gate: through g", "user: now", "ai: re now", "user: later", "ai: re later",
+        "user: go",
+        "call gate",
+        "result gate: through g",
+        "user: now",
+        "ai: re now",
+        "user: later",
+        "ai: re later",
     ]
     one, two = await first.wait(), await steer.wait()
     assert one.answer == two.answer and (await follow.wait()).answer > one.answer
@@ -143,8 +149,16 @@ async def test_contract_8_4_one_or_all_at_a_boundary_in_id_order(opened: Open, m
     if mode == "all":
         assert said == ["user: go", "user: s1", "user: s2", "ai: answer 1", "user: f1", "user: f2", "ai: answer 2"]
     else:
-        assert said == ["user: go", "user: s1", "ai: answer 1", "user: s2", "user: f1", "ai: answer 2", "user: f2",
-                        "ai: answer 3"]
+        assert said == [
+            "user: go",
+            "user: s1",
+            "ai: answer 1",
+            "user: s2",
+            "user: f1",
+            "ai: answer 2",
+            "user: f2",
+            "ai: answer 3",
+        ]
     await rig.check(idle=True)
 
 
@@ -275,7 +289,9 @@ async def test_ui_q05_queued_items_can_be_edited_moved_promoted_withdrawn(opened
     await rig.root.promote_item(items[3].id)
     await rig.root.withdraw(items[1].id)
     assert [(item["content"], item["mode"]) for item in await rig.inbox()] == [
-        ("c", "followUp"), ("A", "followUp"), ("d", "steer"),
+        ("c", "followUp"),
+        ("A", "followUp"),
+        ("d", "steer"),
     ]
     gone = await items[1].wait()
     assert (gone.status, gone.reason) == ("unanswered", "aborted")
@@ -476,5 +492,3 @@ async def test_contract_16_the_draft_is_cleared_in_the_commit_that_admits(opened
 
 async def _draft(rig: Rig) -> str:
     return str(((await rig.document("dt.draft")) or {"text": ""})["text"])
-
-

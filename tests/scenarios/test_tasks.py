@@ -33,7 +33,9 @@ async def test_contract_6_3_a_phase_without_durable_progress_faults(opened: Open
     await rig.check(idle=True)
 
 
-@pytest.mark.parametrize("error", [ValueError("a bug"), asyncio.CancelledError()], ids=["error", "unasked cancellation"])
+@pytest.mark.parametrize(
+    "error", [ValueError("a bug"), asyncio.CancelledError()], ids=["error", "unasked cancellation"]
+)
 async def test_contract_6_3_an_uncaught_error_faults(opened: Open, error: BaseException) -> None:
     async def raises(context: TaskContext) -> None:
         raise error
@@ -411,7 +413,9 @@ async def test_contract_6_6_fail_fast_also_sees_what_failed_before_the_wait(open
     async def late(context: TaskContext) -> None:
         async with context.commit() as tx:
             for _ in family.fates:
-                made = new_task(tx, conversation_id=1, definition=family.child, input={}, owner=context.id, running=True)
+                made = new_task(
+                    tx, conversation_id=1, definition=family.child, input={}, owner=context.id, running=True
+                )
                 family.children.append(made["id"])
             context.advance(tx, {"phase": "wait"})
 

@@ -56,8 +56,11 @@ async def _ended(task: asyncio.Task[None]) -> None:
 @pytest.mark.parametrize("tail", [None, 2])
 async def test_contract_13_the_view_and_the_ops_agree_through_a_whole_run(opened: Open, tail: int | None) -> None:
     rig = await opened(
-        [call(("talk", {"text": "a", "lines": 5, "seconds": 0.002}), ("boom", {"text": "b"}), text="let me see"),
-         say("the answer, at length", chunks=12, pace=0.002), say("more")]
+        [
+            call(("talk", {"text": "a", "lines": 5, "seconds": 0.002}), ("boom", {"text": "b"}), text="let me see"),
+            say("the answer, at length", chunks=12, pace=0.002),
+            say("more"),
+        ]
     )
     follower = Follower(rig.root.watch(tail=tail))
     following = asyncio.create_task(follower.follow())
@@ -70,7 +73,7 @@ async def test_contract_13_the_view_and_the_ops_agree_through_a_whole_run(opened
     assert follower.whole == 1 and len(follower.seqs) > 8
     assert all(later > earlier for earlier, later in zip(follower.seqs, follower.seqs[1:], strict=False))
     entries = follower.value["entries"]
-    assert [entry["id"] for entry in entries] == [entry["id"] for entry in await rig.entries()][-len(entries):]
+    assert [entry["id"] for entry in entries] == [entry["id"] for entry in await rig.entries()][-len(entries) :]
     assert "run" not in follower.value and follower.value["tools"] == [] and follower.value["inbox"] == {"items": []}
     await rig.check(idle=True)
 

@@ -94,7 +94,7 @@ def test_u08_ui_t02_ui_r18_a_killed_child_leaves_a_working_terminal(screen: Laun
     assert_terminal_restored(screen)
     assert RESET in screen.raw
     name = signal.Signals(signum).name
-    assert f"durable-tui was killed ({name}).\n2 tasks unfinished.\n" in screen.output
+    assert f"durable-tui was killed ({name}).\n2 tasks unfinished; they go on at the next open.\n" in screen.output
     assert screen.output.endswith("Continue: durable-tui --session 1a2b3c4d\n")
 
 
@@ -110,7 +110,9 @@ def test_u08_a_signal_to_the_launcher_reaches_the_child_which_closes_in_order(
         assert launched.log() == ["entered", f"signal {signum}", "left"]
         assert launched.attributes == launched.before
         assert RESET not in launched.raw, "a screen that closed in order has left its modes by itself"
-        assert launched.output.endswith("2 tasks unfinished.\nContinue: durable-tui --session 1a2b3c4d\n")
+        assert launched.output.endswith(
+            "2 tasks unfinished; they go on at the next open.\nContinue: durable-tui --session 1a2b3c4d\n"
+        )
 
 
 def test_u08_a_signal_to_the_whole_group_is_one_to_the_child(tmp_path: Path, env: dict[str, str]) -> None:
@@ -139,7 +141,9 @@ def test_ui_r18_the_hint_is_printed_at_an_orderly_end_too(screen: Launched) -> N
     screen.press("q")
 
     assert screen.wait() == 0
-    assert screen.output.endswith("2 tasks unfinished.\nContinue: durable-tui --session 1a2b3c4d\n")
+    assert screen.output.endswith(
+        "2 tasks unfinished; they go on at the next open.\nContinue: durable-tui --session 1a2b3c4d\n"
+    )
 
 
 def test_ui_r21_the_hint_names_what_is_needed_to_find_the_session_again(tmp_path: Path, env: dict[str, str]) -> None:
@@ -152,7 +156,7 @@ def test_ui_r21_the_hint_names_what_is_needed_to_find_the_session_again(tmp_path
 
         assert launched.wait() == 137
     *_, unfinished, hint = launched.output.rstrip("\n").split("\n")
-    assert unfinished == "1 task unfinished."
+    assert unfinished == "1 task unfinished; it goes on at the next open."
     assert shlex.split(hint.removeprefix("Continue: ")) == [
         f"DURABLE_TUI_HOME={env['DURABLE_TUI_HOME']}",
         "durable-tui",

@@ -27,7 +27,12 @@ async def start(
     """A new task, and scheduling begun."""
     async with rig.harness.commit() as tx:
         made = new_task(
-            tx, conversation_id=conversation, definition=definition, input={}, owner=owner, background=background,
+            tx,
+            conversation_id=conversation,
+            definition=definition,
+            input={},
+            owner=owner,
+            background=background,
             running=False,
         )
     await rig.harness.resume()

@@ -20,12 +20,33 @@ from tests.tools.folding import BadOp, fold
 GENERATION = "pi.generation"
 TOOL = "pi.tool"
 REASONS = frozenset(
-    {"aborted", "no_model", "model_error", "reset", "stale", "faulted", "limit", "missing_task", "task_too_old",
-     "migration_failed"}
+    {
+        "aborted",
+        "no_model",
+        "model_error",
+        "reset",
+        "stale",
+        "faulted",
+        "limit",
+        "missing_task",
+        "task_too_old",
+        "migration_failed",
+    }
 )
 VERDICTS = frozenset(
-    {"restarted", "rerun", "verified", "reattached", "interrupted", "resent", "resumed", "woken", "blocked", "gaveUp",
-     "aborted"}
+    {
+        "restarted",
+        "rerun",
+        "verified",
+        "reattached",
+        "interrupted",
+        "resent",
+        "resumed",
+        "woken",
+        "blocked",
+        "gaveUp",
+        "aborted",
+    }
 )
 OUTCOMES = frozenset({"completed", "failed", "aborted", "orphaned", "faulted"})
 
@@ -370,8 +391,12 @@ def _assistants(state: State, conversation_id: int) -> list[Any]:
 
 
 def _calls(entry: Any) -> list[str]:
-    return [block["id"] for message in entry.get("model", []) for block in message.get("content", [])
-            if block.get("type") == "toolCall"]
+    return [
+        block["id"]
+        for message in entry.get("model", [])
+        for block in message.get("content", [])
+        if block.get("type") == "toolCall"
+    ]
 
 
 def _open_calls(state: State, conversation_id: int) -> list[str]:

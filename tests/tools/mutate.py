@@ -96,7 +96,9 @@ def results_in_order_of_arrival() -> Any:
 def partial_is_lost() -> Any:
     """A partial left by a dead attempt stays in pi.live and never becomes an entry."""
     nothing = mock.Mock(return_value=None)
-    return _all(mock.patch.object(cleanup, "close_partial", nothing), mock.patch.object(generation, "close_partial", nothing))
+    return _all(
+        mock.patch.object(cleanup, "close_partial", nothing), mock.patch.object(generation, "close_partial", nothing)
+    )
 
 
 def inputs_stay_placed() -> Any:
@@ -118,7 +120,9 @@ def queue_loses_an_item() -> Any:
             del scene.items[0]
         return apply(scene, at)
 
-    return _all(mock.patch.object(inbox, "apply_boundary", losing), mock.patch.object(generation, "apply_boundary", losing))
+    return _all(
+        mock.patch.object(inbox, "apply_boundary", losing), mock.patch.object(generation, "apply_boundary", losing)
+    )
 
 
 def request_ids_are_forgotten() -> Any:
@@ -136,7 +140,9 @@ def no_verdicts() -> Any:
     async def silent(*_: Any, **__: Any) -> None:
         return None
 
-    return _all(*(mock.patch.object(module, "note_verdict", silent) for module in (recovery, settle, scheduler, toolcall)))
+    return _all(
+        *(mock.patch.object(module, "note_verdict", silent) for module in (recovery, settle, scheduler, toolcall))
+    )
 
 
 def waiters_are_not_woken() -> Any:
@@ -172,8 +178,9 @@ def result_and_slot_are_two_commits() -> Any:
         if "entryId" not in result or self.checkpoint.get("phase") != "execute":
             commit(self, tx, result)
             return
-        tx.put_task(tasks.changed(self.record, state={"status": "running", "checkpoint": {
-            **self.checkpoint, "done": True}}))
+        tx.put_task(
+            tasks.changed(self.record, state={"status": "running", "checkpoint": {**self.checkpoint, "done": True}})
+        )
 
     return mock.patch.object(tasks.TaskContext, "complete", later)
 
@@ -198,7 +205,9 @@ async def core_check() -> None:
         if scenario.name not in CHECKED:
             continue
         recorded = await prefixes.record(scenario, MemoryStorage(record=True), drive=scenario.drive)
-        await prefixes.test_ui_r06_ui_r07_every_prefix_is_sound_and_its_request_passes_the_strict_provider((scenario, recorded))
+        await prefixes.test_ui_r06_ui_r07_every_prefix_is_sound_and_its_request_passes_the_strict_provider(
+            (scenario, recorded)
+        )
         await prefixes.every_prefix(scenario, recorded, stride=0)
 
 

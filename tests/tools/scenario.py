@@ -162,7 +162,9 @@ class Rig:
 
 
 @contextlib.asynccontextmanager
-async def rig(script: Script, backend: str = "memory", tmp_path: Path | None = None, **options: Any) -> AsyncIterator[Rig]:
+async def rig(
+    script: Script, backend: str = "memory", tmp_path: Path | None = None, **options: Any
+) -> AsyncIterator[Rig]:
     """`async with rig(script, backend, tmp_path) as r:`: opened on entry, closed on exit."""
     path = None if tmp_path is None else tmp_path / "session.sqlite"
     made = Rig(script, backend, path, **options)

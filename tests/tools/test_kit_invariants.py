@@ -15,8 +15,17 @@ from tests.tools.invariants import State, check_history, check_state
 
 
 def _task(number: int, kind: str, state: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"id": number, "conversationId": 1, "kind": kind, "version": 1, "input": {}, "background": False,
-            "abortRequested": False, "state": state, **more}
+    return {
+        "id": number,
+        "conversationId": 1,
+        "kind": kind,
+        "version": 1,
+        "input": {},
+        "background": False,
+        "abortRequested": False,
+        "state": state,
+        **more,
+    }
 
 
 def _entry(number: int, kind: str, message: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -32,8 +41,12 @@ def _good() -> State:
             10: _entry(10, "pi.user", {"role": "user", "content": "first"}),
             11: _entry(11, "pi.assistant", {"role": "assistant", "content": [], "stopReason": "stop"}),
             12: _entry(12, "pi.user", {"role": "user", "content": "second"}),
-            13: _entry(13, "pi.assistant", {"role": "assistant", "stopReason": "toolUse",
-                                            "content": [call, {**call, "id": "b"}]}, byTaskId=31),
+            13: _entry(
+                13,
+                "pi.assistant",
+                {"role": "assistant", "stopReason": "toolUse", "content": [call, {**call, "id": "b"}]},
+                byTaskId=31,
+            ),
             14: _entry(14, "pi.tool-result", {"role": "toolResult", "toolCallId": "a"}, byTaskId=32),
         },
         entry_seqs={10: 2, 11: 3, 12: 4, 13: 5, 14: 6},
@@ -44,28 +57,75 @@ def _good() -> State:
             23: {"id": 23, "conversationId": 1, "type": "input", "status": "unanswered", "reason": "aborted"},
         },
         tasks={
-            30: _task(30, "pi.generation", {"status": "terminal", "outcome": {"status": "completed", "result": {}}},
-                      startedAt=1, endedAt=2),
-            31: _task(31, "pi.generation", {"status": "waiting", "checkpoint": {"phase": "tools"}, "on": [32, 33],
-                                            "policy": "allSettled"}),
-            32: _task(32, "pi.tool", {"status": "terminal", "outcome": {"status": "completed",
-                                                                        "result": {"entryId": 14}}},
-                      owner=31, endedAt=3, input={"assistant": 13, "callId": "a"}),
-            33: _task(33, "pi.tool", {"status": "running", "checkpoint": {"phase": "execute"}}, owner=31,
-                      input={"assistant": 13, "callId": "b"}),
+            30: _task(
+                30,
+                "pi.generation",
+                {"status": "terminal", "outcome": {"status": "completed", "result": {}}},
+                startedAt=1,
+                endedAt=2,
+            ),
+            31: _task(
+                31,
+                "pi.generation",
+                {"status": "waiting", "checkpoint": {"phase": "tools"}, "on": [32, 33], "policy": "allSettled"},
+            ),
+            32: _task(
+                32,
+                "pi.tool",
+                {"status": "terminal", "outcome": {"status": "completed", "result": {"entryId": 14}}},
+                owner=31,
+                endedAt=3,
+                input={"assistant": 13, "callId": "a"},
+            ),
+            33: _task(
+                33,
+                "pi.tool",
+                {"status": "running", "checkpoint": {"phase": "execute"}},
+                owner=31,
+                input={"assistant": 13, "callId": "b"},
+            ),
         },
         live_ids=[31, 33],
         document_ids=[40, 41],
-        documents={1: {
-            "pi.inbox": {"items": [{"id": 22, "mode": "followUp", "content": "x"}]},
-            "pi.live": {"run": {"taskId": 31, "inputs": [21]}, "generation": {"attempt": 1}, "tools": [
-                {"callId": "a", "name": "note", "taskId": 32, "status": "done", "entry": 14},
-                {"callId": "b", "name": "note", "taskId": 33, "status": "running"}]},
-        }},
-        session_documents={"dt.recovery": {"deaths": [
-            {"epoch": 1, "pid": 1, "host": "h", "openedAt": 1, "foundBy": 2, "foundAt": 2, "tasks": [
-                {"taskId": 30, "conversationId": 1, "kind": "pi.generation", "phase": "request", "doing": "asking m",
-                 "verdict": "resent", "seq": 3, "rule": "contract 15"}]}]}},
+        documents={
+            1: {
+                "pi.inbox": {"items": [{"id": 22, "mode": "followUp", "content": "x"}]},
+                "pi.live": {
+                    "run": {"taskId": 31, "inputs": [21]},
+                    "generation": {"attempt": 1},
+                    "tools": [
+                        {"callId": "a", "name": "note", "taskId": 32, "status": "done", "entry": 14},
+                        {"callId": "b", "name": "note", "taskId": 33, "status": "running"},
+                    ],
+                },
+            }
+        },
+        session_documents={
+            "dt.recovery": {
+                "deaths": [
+                    {
+                        "epoch": 1,
+                        "pid": 1,
+                        "host": "h",
+                        "openedAt": 1,
+                        "foundBy": 2,
+                        "foundAt": 2,
+                        "tasks": [
+                            {
+                                "taskId": 30,
+                                "conversationId": 1,
+                                "kind": "pi.generation",
+                                "phase": "request",
+                                "doing": "asking m",
+                                "verdict": "resent",
+                                "seq": 3,
+                                "rule": "contract 15",
+                            }
+                        ],
+                    }
+                ]
+            }
+        },
         task_documents={30: [], 32: []},
         seqs=[1, 2, 3, 4, 5, 6],
         epochs=[1, 1, 1, 1, 2, 2],
@@ -190,26 +250,48 @@ def test_history_only_goes_forward() -> None:
     task = _task(6, "pi.tool", {"status": "terminal", "outcome": {}}, endedAt=1)
     marked = {**_task(8, "pi.tool", {"status": "running"}), "abortRequested": True}
     entry = _entry(7, "pi.user", {"role": "user"})
-    good = [_batch(1, submissions=[{**submission, "status": "queued"}]), _batch(2, submissions=[submission]),
-            _batch(3, tasks=[task], entries=[entry])]
+    good = [
+        _batch(1, submissions=[{**submission, "status": "queued"}]),
+        _batch(2, submissions=[submission]),
+        _batch(3, tasks=[task], entries=[entry]),
+    ]
     assert check_history(good) == []
     assert any("strictly" in line for line in check_history([good[1], good[0]]))
-    assert any("goes from placed to queued" in line for line in check_history(
-        [good[1], _batch(3, submissions=[{**submission, "status": "queued"}])]))
+    assert any(
+        "goes from placed to queued" in line
+        for line in check_history([good[1], _batch(3, submissions=[{**submission, "status": "queued"}])])
+    )
     assert any("ended task 6" in line for line in check_history([*good, _batch(4, tasks=[task])]))
     assert any("written again" in line for line in check_history([*good, _batch(4, entries=[entry])]))
     assert any("older id" in line for line in check_history([*good, _batch(4, entries=[{**entry, "id": 3}])]))
-    assert any("loses its abort mark" in line for line in check_history(
-        [_batch(1, tasks=[marked]), _batch(2, tasks=[{**marked, "abortRequested": False}])]))
+    assert any(
+        "loses its abort mark" in line
+        for line in check_history([_batch(1, tasks=[marked]), _batch(2, tasks=[{**marked, "abortRequested": False}])])
+    )
 
 
 def test_folding_is_strict() -> None:
-    ops = [["s", ["a"], [1]], ["s", ["a", 1], 2], ["p", ["a"], 0, 1, ["x", "y"]], ["a", ["a", 0], "z"],
-           ["m", ["a"], [2, 0, 1]], ["d", ["a", 1]], ["s", ["t"], "\U0001f600bc"], ["t", ["t"], 2]]
+    ops = [
+        ["s", ["a"], [1]],
+        ["s", ["a", 1], 2],
+        ["p", ["a"], 0, 1, ["x", "y"]],
+        ["a", ["a", 0], "z"],
+        ["m", ["a"], [2, 0, 1]],
+        ["d", ["a", 1]],
+        ["s", ["t"], "\U0001f600bc"],
+        ["t", ["t"], 2],
+    ]
     assert fold({}, [ops]) == {"a": [2, "y"], "t": "bc"}
     assert fold(1, [[["r", [1, 2]], ["p", [], 1, 1, [3]]]]) == [1, 3]
-    for bad in (["s", ["q", "r"], 1], ["d", ["q"]], ["a", ["t"], "x"], ["s", ["l", 2], 1], ["m", ["l"], [0, 0]],
-                ["p", ["l"], 2, 0, []], ["x", []]):
+    for bad in (
+        ["s", ["q", "r"], 1],
+        ["d", ["q"]],
+        ["a", ["t"], "x"],
+        ["s", ["l", 2], 1],
+        ["m", ["l"], [0, 0]],
+        ["p", ["l"], 2, 0, []],
+        ["x", []],
+    ):
         with pytest.raises(BadOp):
             fold({"l": [1], "t": 3}, [[bad]])
 

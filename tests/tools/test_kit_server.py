@@ -23,12 +23,16 @@ def _post(server: StrictServer, messages: list[Any]) -> list[Any]:
 
 def _answered(turn: dict[str, Any], *results: str) -> list[dict[str, Any]]:
     calls = [
-        {"id": f"{turn['prefix']}-{index}", "type": "function",
-         "function": {"name": name, "arguments": json.dumps(arguments)}}
+        {
+            "id": f"{turn['prefix']}-{index}",
+            "type": "function",
+            "function": {"name": name, "arguments": json.dumps(arguments)},
+        }
         for index, (name, arguments) in enumerate(turn["calls"])
     ]
-    told = [{"role": "tool", "tool_call_id": call["id"], "content": text}
-            for call, text in zip(calls, results, strict=True)]
+    told = [
+        {"role": "tool", "tool_call_id": call["id"], "content": text} for call, text in zip(calls, results, strict=True)
+    ]
     return [{"role": "assistant", "content": None, "tool_calls": calls}, *told]
 
 

@@ -41,8 +41,14 @@ def tool_call(call_id: str, arguments: Any = None, name: str = "note") -> dict[s
 
 def result(call_id: str, content: Any = None) -> dict[str, Any]:
     blocks = [text("ok")] if content is None else content
-    return {"role": "toolResult", "toolCallId": call_id, "toolName": "note", "content": blocks, "isError": False,
-            "timestamp": 1}
+    return {
+        "role": "toolResult",
+        "toolCallId": call_id,
+        "toolName": "note",
+        "content": blocks,
+        "isError": False,
+        "timestamp": 1,
+    }
 
 
 def request(*messages: dict[str, Any], **options: Any) -> ModelRequest:
@@ -173,8 +179,16 @@ BAD_OPENAI: list[tuple[int, str, Any]] = [
     (6, "cut", b'{"messages": ['),
     (6, "surrogate", b'{"messages": [{"role": "user", "content": "\\ud800"}]}'),
     (6, "list", b"[]"),
-    (7, "image", openai({"role": "user", "content": [
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + png(1, 8001)}}]})),
+    (
+        7,
+        "image",
+        openai(
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + png(1, 8001)}}],
+            }
+        ),
+    ),
     (0, "role", openai({"role": "toolResult", "content": "x"})),
     (0, "end", openai(HI, {"role": "assistant", "content": "x"})),
     (0, "empty", {"messages": []}),
@@ -209,8 +223,10 @@ def test_anthropic_results_come_first_in_one_user_message() -> None:
     ):
         assert any(line.startswith("[2]") for line in check_anthropic(anthropic(*asked, *bad))), bad
     assert any(line.startswith("[1]") for line in check_anthropic(anthropic(*asked, ("user", [used("a")]))))
-    assert any(line.startswith("[4]") for line in check_anthropic(
-        anthropic(("user", "hi"), ("assistant", [use("a", "x")]), ("user", [used("a")]))))
+    assert any(
+        line.startswith("[4]")
+        for line in check_anthropic(anthropic(("user", "hi"), ("assistant", [use("a", "x")]), ("user", [used("a")])))
+    )
     assert any(line.startswith("[5]") for line in check_anthropic(anthropic(("user", [text("")]))))
 
 
@@ -234,8 +250,13 @@ async def test_the_provider_follows_the_request_and_refuses_violations() -> None
     assert len(provider.requests) == 4 and len(provider.violations) == 2
 
 
-@pytest.mark.parametrize("make", [lambda: say("x", error=ModelError("down", "network")), lambda: call(
-    ("note", {}), error=ModelError("down", "network"))])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: say("x", error=ModelError("down", "network")),
+        lambda: call(("note", {}), error=ModelError("down", "network")),
+    ],
+)
 async def test_a_scripted_fault_is_raised(make: Callable[[], Any]) -> None:
     with pytest.raises(ModelError, match="down"):
         await _drain(StrictScripted([make()]), request(user()))

@@ -80,11 +80,23 @@ async def run(options: argparse.Namespace) -> None:
         settled = await submission.wait()
         await harness.wait_for_idle()
         answer = await storage.entry(settled.answer) if settled.answer else None
-        text = "".join(
-            block["text"] for block in answer.record["model"][0]["content"] if block["type"] == "text"
-        ) if answer else None
-    print(json.dumps({"status": settled.status, "reason": settled.reason, "detail": settled.detail, "text": text,
-                      "submission": submission.id}), flush=True)
+        text = (
+            "".join(block["text"] for block in answer.record["model"][0]["content"] if block["type"] == "text")
+            if answer
+            else None
+        )
+    print(
+        json.dumps(
+            {
+                "status": settled.status,
+                "reason": settled.reason,
+                "detail": settled.detail,
+                "text": text,
+                "submission": submission.id,
+            }
+        ),
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -152,6 +152,7 @@ async def test_ui_l01_ctrl_c_clears_into_the_history_and_quits_only_when_empty_a
         await pilot.press("ctrl+c")
         await until(pilot, lambda: opened.closed == 1)
         assert ("set_draft", "") not in opened.root.calls
+        assert opened.root.calls[-1] == ("set_draft", "long draft"), "cleared and quit, it comes back after a restart"
 
 
 async def test_up_walks_back_through_what_was_said_and_down_returns() -> None:

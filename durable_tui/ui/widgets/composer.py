@@ -88,6 +88,7 @@ class Composer(TextArea):
         """Ctrl+C: the text goes, and stays one key (Up) away."""
         if self.text.strip():
             self.cleared.append(self.text)
+            self.store_draft()  # all of it: what is stored may be its beginning, and comes back after a restart
         self._walk = None
         self.put("")
 

@@ -53,7 +53,9 @@ async def _tool_tasks(rig: Rig) -> list[Any]:
 
 
 def _tool(name: str, run: Callable[..., Awaitable[Any]], **more: Any) -> Extension:
-    built = Tool(name, f"The {name} tool.", {"type": "object", "properties": {}}, run, more.pop("validate", dict), **more)
+    built = Tool(
+        name, f"The {name} tool.", {"type": "object", "properties": {}}, run, more.pop("validate", dict), **more
+    )
     return Extension(name, tools=[built])
 
 
@@ -68,7 +70,7 @@ async def test_contract_10_lines_over_the_limit_are_dropped_counted_and_reported
     async def many(args: Any, call: ToolCall) -> str:
         return "".join(f"line {number}\n" for number in range(lines))
 
-    result, = await _go(rig := await made([("many", {})], _tool("many", many, keep=keep)))
+    (result,) = await _go(rig := await made([("many", {})], _tool("many", many, keep=keep)))
     text = result["content"][0]["text"]
     limit = 2000 + MARGIN_LINES
     kept = min(lines, limit)
@@ -77,7 +79,7 @@ async def test_contract_10_lines_over_the_limit_are_dropped_counted_and_reported
     assert text.endswith(f"line {lines - 1}\n") == (keep == "tail" or lines <= limit)
     entry = next(entry for entry in await rig.entries() if entry["kind"] == "pi.tool-result")
     if lines > limit:
-        diagnostic, = entry["data"]["diagnostics"]
+        (diagnostic,) = entry["data"]["diagnostics"]
         assert diagnostic["code"] == "output_limited" and f"{lines - kept} lines" in diagnostic["message"]
     else:
         assert "data" not in entry
@@ -87,7 +89,7 @@ async def test_contract_10_bytes_over_the_limit_are_dropped_without_cutting_a_ch
     async def wide(args: Any, call: ToolCall) -> str:
         return "漢" * 60_000 + "END"
 
-    result, = await _go(await made([("wide", {})], _tool("wide", wide)))
+    (result,) = await _go(await made([("wide", {})], _tool("wide", wide)))
     text = result["content"][0]["text"]
     assert len(text.encode()) <= 50 * 1024 + MARGIN_BYTES and text.endswith("END")
     assert set(text) == set("漢END")
@@ -116,24 +118,30 @@ async def test_contract_10_what_a_tool_returns_or_raises_becomes_its_result(
         return answer
 
     rig = await made([("any_way", {})], _tool("any_way", any_way))
-    result, = await _go(rig)
+    (result,) = await _go(rig)
     assert result["isError"] is error
-    task, = await _tool_tasks(rig)
+    (task,) = await _tool_tasks(rig)
     assert task["state"]["outcome"]["status"] == status
     if status == "failed":
         assert codes(await rig.entries()) == ["tool_error"] and "[error] Tool any_way" in result["content"][0]["text"]
 
 
 async def test_contract_10_diagnostics_details_and_usage_are_in_the_result(made: Made) -> None:
-    usage = {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 3,
-             "cost": {"input": 0.0, "output": 0.1, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.1}}
+    usage = {
+        "input": 1,
+        "output": 2,
+        "cacheRead": 0,
+        "cacheWrite": 0,
+        "totalTokens": 3,
+        "cost": {"input": 0.0, "output": 0.1, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.1},
+    }
 
     async def rich(args: Any, call: ToolCall) -> ToolResult:
         call.diagnostic("warn", "careful", "odd")
         return ToolResult("x", details={"a": 1}, usage=usage, diagnostics=[{"severity": "info", "message": "note"}])
 
     rig = await made([("rich", {})], _tool("rich", rich))
-    result, = await _go(rig)
+    (result,) = await _go(rig)
     assert result["details"] == {"a": 1} and result["usage"]["totalTokens"] == 3 and result["durationMs"] >= 0
     entry = next(entry for entry in await rig.entries() if entry["kind"] == "pi.tool-result")
     assert [item["message"] for item in entry["data"]["diagnostics"]] == ["careful", "note"]
@@ -212,9 +220,13 @@ async def test_contract_10_repair_then_hooks_in_order_then_validation_again(made
     async def second(value: Any) -> Any:
         seen.append(("second", value["arguments"]))
 
-    rig = await made([("count", {"number": "3"})], Extension("a", tools=[count], hooks={"beforeTool": first}),
-                     Extension("b", hooks={"beforeTool": second}), record=True)
-    result, = await _go(rig)
+    rig = await made(
+        [("count", {"number": "3"})],
+        Extension("a", tools=[count], hooks={"beforeTool": first}),
+        Extension("b", hooks={"beforeTool": second}),
+        record=True,
+    )
+    (result,) = await _go(rig)
     assert result["content"][0]["text"] == "counted 5"
     assert seen == [("first", {"number": 3}), ("second", {"number": 5})]
     checkpoints = [task["state"].get("checkpoint", {}) for batch in rig.storage.log for task in batch.tasks]
@@ -224,8 +236,11 @@ async def test_contract_10_repair_then_hooks_in_order_then_validation_again(made
 @pytest.mark.parametrize("arguments", [{"number": "no"}, {"number": float("inf")}], ids=["invalid", "not JSON"])
 async def test_contract_10_what_a_hook_made_of_the_arguments_is_validated(made: Made, arguments: Any) -> None:
     async def spoil(value: Any) -> Any:
-        return {"arguments": {**value["arguments"], "extra": arguments["number"]}} if value["tool"] == "loose" else {
-            "arguments": arguments}
+        return (
+            {"arguments": {**value["arguments"], "extra": arguments["number"]}}
+            if value["tool"] == "loose"
+            else {"arguments": arguments}
+        )
 
     async def loose(args: Any, call: ToolCall) -> str:
         return "ran"
@@ -237,7 +252,7 @@ async def test_contract_10_what_a_hook_made_of_the_arguments_is_validated(made: 
 
     calls = [("count", {"number": 1})] if arguments["number"] == "no" else [("loose", {})]
     rig = await made(calls, Extension("c", tools=[count], hooks={"beforeTool": spoil}), _tool("loose", loose))
-    result, = await _go(rig)
+    (result,) = await _go(rig)
     assert result["isError"] and codes(await rig.entries()) == ["invalid_arguments"]
 
 
@@ -246,12 +261,12 @@ async def test_contract_12_a_raising_guard_blocks_other_raising_hooks_are_report
         raise RuntimeError("a broken hook")
 
     rig = await made([("note", {"text": "x"})], Extension("g", hooks={"beforeTool": broken}))
-    result, = await _go(rig)
+    (result,) = await _go(rig)
     assert codes(await rig.entries()) == ["blocked"] and "a broken hook" in result["content"][0]["text"]
     assert rig.effects.read() == [] and any("a broken hook" in line for line in rig.harness.reports)
 
     other = await made([("note", {"text": "x"})], Extension("g", hooks={"afterTool": broken, "onYield": broken}))
-    result, = await _go(other)
+    (result,) = await _go(other)
     assert not result["isError"] and len([line for line in other.harness.reports if "a broken hook" in line]) == 2
 
 
@@ -262,9 +277,12 @@ async def test_contract_12_after_tool_hooks_may_replace_the_result_in_extension_
 
         return hook
 
-    rig = await made([("note", {"text": "x"})], Extension("a", hooks={"afterTool": stamp("one")}),
-                     Extension("b", hooks={"afterTool": stamp("two")}))
-    result, = await _go(rig)
+    rig = await made(
+        [("note", {"text": "x"})],
+        Extension("a", hooks={"afterTool": stamp("one")}),
+        Extension("b", hooks={"afterTool": stamp("two")}),
+    )
+    (result,) = await _go(rig)
     assert result["content"][0]["text"] == "noted x one two"
 
 
@@ -283,9 +301,12 @@ async def test_contract_12_wrappers_apply_to_the_winner(made: Made) -> None:
         """Another note."""
         return await other(args, call)
 
-    rig = await made([("note", {"text": "x"})], Extension("wraps", wrappers={"note": wrap, "absent": wrap}),
-                     Extension("overrides", tools=[override]))
-    result, = await _go(rig)
+    rig = await made(
+        [("note", {"text": "x"})],
+        Extension("wraps", wrappers={"note": wrap, "absent": wrap}),
+        Extension("overrides", tools=[override]),
+    )
+    (result,) = await _go(rig)
     assert result["content"][0]["text"] == "[other x]" and rig.effects.read() == []
 
 
@@ -390,11 +411,18 @@ def test_contract_10_progress_commits_keep_their_distance_and_big_output_is_pace
 
         for chunk, least in gaps_expected.items():
             settings = dataclasses.replace(FAST, output_interval=0.1)
-            rig = Rig([call(("steady", {})), say("done")], settings=settings, now=clock, record=True,
-                      extensions=[_tool("steady", steady)])
+            rig = Rig(
+                [call(("steady", {})), say("done")],
+                settings=settings,
+                now=clock,
+                record=True,
+                extensions=[_tool("steady", steady)],
+            )
             await rig.open()
             assert (await (await rig.root.submit("go")).wait()).status == "done"
-            progress = [batch.at for batch in rig.storage.log if not batch.flush and not batch.tasks and not batch.entries]
+            progress = [
+                batch.at for batch in rig.storage.log if not batch.flush and not batch.tasks and not batch.entries
+            ]
             gaps = [later - earlier for earlier, later in itertools.pairwise(progress)]
             assert progress and all(gap >= least * 1000 - 2 for gap in gaps), (chunk, gaps)
             assert len(progress) <= 1.0 / least + 1

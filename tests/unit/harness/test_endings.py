@@ -94,7 +94,9 @@ async def test_s07_a_tail_has_the_newest_entries_and_everything_after(made: Made
     watch = rig.root.watch(tail=tail)
     frame = await anext(watch)
     view = _plain(frame.value)
-    assert [entry["model"][0]["content"] for entry in view["entries"]] == [str(n) for n in range(10)][max(0, 10 - tail):]
+    assert [entry["model"][0]["content"] for entry in view["entries"]] == [str(n) for n in range(10)][
+        max(0, 10 - tail) :
+    ]
     assert view["first"] == (tail >= 10)
     if 0 < tail < 10:
         older = await rig.root.entries(before=view["entries"][0]["id"])
@@ -105,7 +107,7 @@ async def test_s07_a_tail_has_the_newest_entries_and_everything_after(made: Made
         frame = await anext(watch)
         view = fold(view, [_plain(frame.ops)])
         assert view == _plain(frame.value)
-    assert [entry["id"] for entry in view["entries"]] == [e["id"] for e in await rig.entries()][max(0, 10 - tail):]
+    assert [entry["id"] for entry in view["entries"]] == [e["id"] for e in await rig.entries()][max(0, 10 - tail) :]
     await watch.aclose()
 
 
@@ -206,7 +208,9 @@ async def test_contract_13_close_joins_stubborn_work_and_is_idempotent(made: Mad
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("task ")], "close joins, cancelled or not"
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("task ")], (
+        "close joins, cancelled or not"
+    )
     await rig.harness.close()
     assert rig.harness.state == "closed"
 

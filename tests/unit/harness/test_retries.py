@@ -160,8 +160,14 @@ def test_design_3_the_limit_of_cost_ends_the_run_and_failed_attempts_cost_too() 
     async def body() -> None:
         settings = dataclasses.replace(REAL, limit_cost=0.01, max_retries=1)
         rig, times = await _rig(lambda request, index: call(("note", {"text": str(index)})), settings)
-        usage = {"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 2,
-                 "cost": {"input": 0.0, "output": 0.005, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.005}}
+        usage = {
+            "input": 1,
+            "output": 1,
+            "cacheRead": 0,
+            "cacheWrite": 0,
+            "totalTokens": 2,
+            "cost": {"input": 0.0, "output": 0.005, "cacheRead": 0.0, "cacheWrite": 0.0, "total": 0.005},
+        }
         rig.provider.faults = {1: ModelError("down", "server", usage=usage)}
         settled = await (await rig.root.submit("go")).wait()
         assert (settled.status, settled.reason) == ("unanswered", "limit") and "$0.01" in (settled.detail or "")

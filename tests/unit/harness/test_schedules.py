@@ -141,8 +141,9 @@ class Chaos:
     async def _step(self) -> None:
         rig, root = self.rig, self.rig.root
         what = self.random.choice(
-            ["submit"] * 6 + ["steer"] * 3 + ["write", "stop", "abort", "release", "withdraw", "move", "promote", "close",
-             "crash", "task"]
+            ["submit"] * 6
+            + ["steer"] * 3
+            + ["write", "stop", "abort", "release", "withdraw", "move", "promote", "close", "crash", "task"]
         )
         items = await rig.inbox()
         some = self.random.choice(items)["id"] if items else None
@@ -167,8 +168,11 @@ class Chaos:
                     pass
         elif what in ("withdraw", "move", "promote") and some is not None:
             try:
-                await {"withdraw": lambda: root.withdraw(some), "promote": lambda: root.promote_item(some),
-                       "move": lambda: root.move_item(some, self.random.randrange(4))}[what]()
+                await {
+                    "withdraw": lambda: root.withdraw(some),
+                    "promote": lambda: root.promote_item(some),
+                    "move": lambda: root.move_item(some, self.random.randrange(4)),
+                }[what]()
             except (InboxItemGone, ValueError):
                 pass
         elif what in ("close", "crash"):

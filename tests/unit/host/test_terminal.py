@@ -161,7 +161,12 @@ def test_a_session_that_only_its_path_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unfinished", "words"), [(0, ""), (1, "1 task unfinished.\n"), (12, "12 tasks unfinished.\n")]
+    ("unfinished", "words"),
+    [
+        (0, ""),
+        (1, "1 task unfinished; it goes on at the next open.\n"),
+        (12, "12 tasks unfinished; they go on at the next open.\n"),
+    ],
 )
 def test_how_much_is_unfinished(tmp_path: Path, unfinished: int, words: str) -> None:
     status: Status = {"session": "s", "cwd": str(tmp_path), "unfinished": unfinished}
