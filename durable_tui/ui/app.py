@@ -200,11 +200,9 @@ class DurableApp(Appearance):
     async def _shown(self) -> None:
         """Until what was found stands on the screen: nothing moves before (contract 15)."""
         painted = asyncio.Event()
+        self.main.call_after_refresh(painted.set)
         try:
-            async with asyncio.timeout(1.0):
-                await self.main.made.wait()
-                self.main.call_after_refresh(painted.set)
-                await painted.wait()
+            await asyncio.wait_for(painted.wait(), 1.0)
         except TimeoutError:
             log.warning("the first paint took more than a second")
 

@@ -5,6 +5,7 @@
 - A paste that holds the mark of its own end becomes keys from there on, and nothing tells its real end.
 - Pasted text without paste marks arrives as thousands of key presses, every line break of it an Enter.
 - A process continued after a stop it did not choose enters its modes a second time: two readers share the keys.
+- After a paint the next one waits for a tick of 1/60 s: typing beside a streaming answer feels it.
 - When the terminal is gone the writing thread dies, and everything that draws waits for it for ever.
 """
 
@@ -15,7 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from textual import events
+from textual import events, screen
 from textual._xterm_parser import XTermParser
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
@@ -25,6 +26,7 @@ _BROKEN_MOUSE = re.compile(rf"\x1b\[<(?=[^Mm\x1b]*(?i:nan|inf))(?i:{_NUMBER};{_N
 BURST = 48  # characters in one read that no hand can type
 _PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _PLAIN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
+ECHO_PERIOD = 1 / 240  # seconds between paints at the least; how often the stream paints is the feed's affair
 _applied = False
 
 
@@ -64,6 +66,8 @@ def apply() -> None:
 
     XTermParser._sequence_to_key_events = with_alt_enter  # type: ignore[method-assign]
     XTermParser.feed = corrected  # type: ignore[method-assign]
+    if "TEXTUAL_FPS" not in os.environ:
+        screen.UPDATE_PERIOD = ECHO_PERIOD  # type: ignore[misc]
     _correct_driver()
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from textual._context import visible_screen_stack
 from textual.pilot import Pilot
 
 from durable_tui.host.options import ScreenOptions
@@ -58,5 +59,7 @@ async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float
 def screen_text(app: DurableApp) -> str:
     """What stands on the screen, line by line."""
     width, height = app.size
+    # With what is behind a dialog: without it the dialog would be drawn on nothing, and stay so in its cache.
+    visible_screen_stack.set(app._background_screens)
     lines = app.screen._compositor.render_strips()[:height]
     return "\n".join("".join(segment.text for segment in strip).ljust(width)[:width].rstrip() for strip in lines)

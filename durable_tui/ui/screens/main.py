@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -60,7 +59,6 @@ class MainScreen(Screen[None]):
         self.now = now or (lambda: int(time.time() * 1000))
         self.panel = "transcript"  # the one shown below NARROW columns
         self.composed = asyncio.Event()  # its parts are there
-        self.made = asyncio.Event()  # it has parts and a size; before that a refresh has nothing to draw
         self.painted = 0  # paints so far: what "found rows are on the screen" waits for
 
     def compose(self) -> ComposeResult:
@@ -91,7 +89,6 @@ class MainScreen(Screen[None]):
         if not self.model.view:
             self.set_notice([[("opening …", "dim")]])
         self.paint_all()
-        self._note_made()
         self.composed.set()
 
     def model_said(self) -> list[str]:
@@ -226,11 +223,6 @@ class MainScreen(Screen[None]):
     def on_resize(self, event: events.Resize) -> None:
         self._size_classes()
         self.paint_moving()
-        self._note_made()
-
-    def _note_made(self) -> None:
-        if self.whole and self._compositor.size:
-            self.made.set()
 
     def _size_classes(self) -> None:
         width, height = self.size
