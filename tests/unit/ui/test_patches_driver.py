@@ -104,5 +104,5 @@ def test_ui_a05_continued_by_a_hang_up_it_enters_nothing(reader: threading.Threa
 def test_the_echo_of_a_key_waits_for_no_slow_tick() -> None:
     from textual import constants, screen
 
-    assert screen.UPDATE_PERIOD == (patches.ECHO_PERIOD if "TEXTUAL_FPS" not in os.environ else 1 / constants.MAX_FPS)
+    assert (patches.ECHO_PERIOD if "TEXTUAL_FPS" not in os.environ else 1 / constants.MAX_FPS) == screen.UPDATE_PERIOD
     assert patches.ECHO_PERIOD < 1 / 60, "not needed any more: paints come as fast as that without it"
