@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.delta import freeze
+from durable_tui.delta import JsonError, freeze
 from durable_tui.harness.cleanup import close_partial
 from durable_tui.harness.context import ContextCache, call_ids, load_context, unique_call_ids
 from durable_tui.harness.documents import AGENT, LIVE, PROVIDER
@@ -136,13 +136,26 @@ async def request(context: TaskContext) -> None:
         await _failed(context, partial, model, failure)
         return
     assert message is not None
-    message = dict(await kernel.run_hooks(extensions, "afterResponse", message))
+    message = dict(await kernel.run_hooks(extensions, "afterResponse", message, _is_answer))
     if any(block["type"] == "toolCall" for block in message["content"]):
         await patiently(context, lambda tx: _commit_calls(context, tx, message, offered))
     else:
-        continuation = await kernel.run_hooks(extensions, "onYield", {"message": message, "continue": None})
+        asked = {"message": message, "continue": None}
+        continuation = await kernel.run_hooks(
+            extensions, "onYield", asked, lambda answer: isinstance(answer, dict | str)
+        )
         wanted = continuation.get("continue") if isinstance(continuation, dict) else continuation
         await patiently(context, lambda tx: _commit_answer(context, tx, message, wanted))
+
+
+def _is_answer(message: Any) -> bool:
+    """Whether a hook gave an assistant message that can be stored and read again."""
+    try:
+        clean = freeze(message)
+        kinds = {"text": "text", "thinking": "thinking", "toolCall": "name"}
+        return clean["role"] == "assistant" and all(kinds[block["type"]] in block for block in clean["content"])
+    except (JsonError, KeyError, TypeError):
+        return False
 
 
 async def _request(kernel: Kernel, context: TaskContext, cache: ContextCache, model: Model) -> ModelRequest:

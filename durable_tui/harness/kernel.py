@@ -241,10 +241,12 @@ class Kernel:
 
     # -- hooks and reports ---------------------------------------------------------------------------------------
 
-    async def run_hooks(self, extensions: list[Extension], name: str, value: Any) -> Any:
+    async def run_hooks(
+        self, extensions: list[Extension], name: str, value: Any, accepts: Callable[[Any], bool] | None = None
+    ) -> Any:
         """Run a hook off the line, in extension order; each may replace the value by returning another (contract 12).
 
-        A raising hook is reported and skipped.
+        A hook that raises, or returns what is not of the value's kind (`accepts`), is reported and skipped.
         """
         for extension in extensions:
             hook = extension.hooks.get(name)
@@ -255,8 +257,12 @@ class Kernel:
             except Exception as error:  # noqa: BLE001 - a hook is somebody else's code; it is reported
                 self.report(f"hook {name} of extension {extension.name} failed: {error}")
                 continue
-            if answer is not None:
+            if answer is None:
+                continue
+            if accepts(answer) if accepts is not None else isinstance(answer, type(value)):
                 value = answer
+            else:
+                self.report(f"hook {name} of extension {extension.name} returned a {type(answer).__name__}")
         return value
 
     def report(self, text: str) -> None:

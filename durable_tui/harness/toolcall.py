@@ -326,9 +326,7 @@ async def _run(
             await running.stop()
     if running is not None:
         result.diagnostics = [*running.diagnostics, *result.diagnostics]
-    hooked = await kernel.run_hooks(extensions, "afterTool", result)
-    if isinstance(hooked, ToolResult):
-        result = hooked
+    result = await kernel.run_hooks(extensions, "afterTool", result)
     duration = round((time.monotonic() - started) * 1000)
     try:
         result = _limited(result, tool)

@@ -270,6 +270,19 @@ async def test_contract_12_a_raising_guard_blocks_other_raising_hooks_are_report
     assert not result["isError"] and len([line for line in other.harness.reports if "a broken hook" in line]) == 2
 
 
+@pytest.mark.parametrize("junk", [42, {"role": "assistant"}, {"role": "assistant", "content": [{"type": "odd"}]}])
+async def test_contract_12_what_a_hook_returns_of_another_kind_is_reported_and_skipped(made: Made, junk: Any) -> None:
+    async def hook(value: Any) -> Any:
+        return junk
+
+    hooks = {"beforeRequest": hook, "afterResponse": hook, "afterTool": hook}
+    rig = await made([("note", {"text": "x"})], Extension("g", hooks=hooks))
+    (result,) = await _go(rig)
+    assert not result["isError"] and rig.effects.read()
+    for name in hooks:
+        assert any(f"hook {name} of extension g returned" in line for line in rig.harness.reports)
+
+
 async def test_contract_12_after_tool_hooks_may_replace_the_result_in_extension_order(made: Made) -> None:
     def stamp(word: str) -> Any:
         async def hook(result: ToolResult) -> ToolResult:
