@@ -126,17 +126,19 @@ async def test_contract_6_8_a_crash_after_the_mark_still_ends_aborted(opened: Op
 
 async def test_a04_the_outcome_is_decided_by_one_commit(backend: str, opened: Open) -> None:
     rig = await opened(lambda request, index: say("done"))
-    rounds = 150 if backend == "memory" else 40
+    rounds = 200 if backend == "memory" else 60
+    alone = 0.0  # seconds of the last undisturbed run
     both = set()
     for number in range(rounds):
         submission = await rig.root.submit(f"t{number}")
-        for _ in range(number % 50):
-            await asyncio.sleep(0)
+        await asyncio.sleep(alone * (number % 30) / 10)  # from the start of a run to well after its end
         await rig.root.abort()
         settled = await asyncio.wait_for(submission.wait(), 10)
         assert settled.status == "done" or settled.reason == "aborted"
         both.add(settled.status)
+        began = time.monotonic()
         following = await (await rig.root.submit(f"n{number}")).wait()
+        alone = time.monotonic() - began
         assert following.status == "done", "an abort hit the next run"
     assert both == {"done", "unanswered"}
     await rig.check(idle=True)
