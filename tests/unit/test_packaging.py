@@ -48,7 +48,7 @@ def test_the_readme_holds_two_commands_that_stand_alone() -> None:
     commands = re.findall(r"^python3 -m venv .*$", (ROOT / "README.md").read_text(), re.MULTILINE)
     run, test = commands
     assert run.endswith("durable-tui demo")
-    assert test.endswith("pytest")
+    assert test.endswith("bin/pytest -n auto")
     assert all("~/.venvs/" in command for command in commands), "an environment has no place in the tree"
 
 
