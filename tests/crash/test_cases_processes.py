@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,9 +117,14 @@ def test_d06_ui_r15_ui_r16_what_was_announced_before_a_kill_is_stored(home: Home
     announced = kills = 0
     with ModelServer(turns, strict=True) as server:
         served(home, server)
-        for number in range(30):
-            process = home.start(home.command(*home.in_session("--json", "--request-id", f"r{number // 6}")))
-            ended = home.kill_after(process, rng.uniform(0.3, 1.6))
+        began = time.monotonic()
+        assert home.run(*home.in_session("--json", "--request-id", "first")).status == 0
+        alone = time.monotonic() - began
+        request = 0
+        for _ in range(30):
+            process = home.start(home.command(*home.in_session("--json", "--request-id", f"r{request}")))
+            ended = home.kill_after(process, rng.uniform(0.1, 1.0) * alone)
+            request += not ended.killed
             told = [line["entry"] for line in whole(ended.stdout) if isinstance(line.get("entry"), dict)]
             kills += ended.killed
             if not home.session.exists():
