@@ -27,6 +27,7 @@ import pyte
 T = TypeVar("T")
 
 LIMIT = 20.0  # seconds any wait may take
+END = b"\x1b]777;end\x07"  # a sequence that draws nothing
 
 KEYS = {
     "enter": "\r",
@@ -164,8 +165,19 @@ class Terminal:
         while self._process.poll() is None:
             assert time.monotonic() < deadline, f"still running after {limit:.0f} s; the screen:\n{self.text}"
             self.pump()
-        self.pump(0.05)
+        self._take_the_rest()
         return self._process.returncode
+
+    def _take_the_rest(self) -> None:
+        """What the program wrote may still be on its way through the terminal: a mark of our own comes after it."""
+        if self.master < 0:
+            return
+        os.write(self.slave, END)
+        deadline = time.monotonic() + LIMIT
+        while not self.raw.endswith(END):
+            assert time.monotonic() < deadline, "the terminal keeps what the program wrote"
+            self.pump(0.05)
+        self.raw = self.raw[: -len(END)]
 
     # --- acting ---------------------------------------------------------------------------------------------
 
