@@ -175,6 +175,7 @@ class DurableApp(Appearance):
             await self._keep_draft(former)
         session = make_session(opened, self.paint, glyphs=self.glyphs, report=self.report, now=self._session_clock)
         self.session = session
+        self._tell_launcher()  # whatever kills the program from now on, it is told how to continue
         session.model.reading = reading
         self.main.composer.put("", stored=True)
         self.main.composer.cleared.clear()
@@ -297,8 +298,8 @@ class DurableApp(Appearance):
         if session is None or self.main.model is not session.model or not self.main.complete:
             return
         session.note_problem()
-        self.main.paint(changes)
         self._tell_launcher()
+        self.main.paint(changes)
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         """A terminal that takes nothing in, as over a connection that hangs, must not hold up the work.
