@@ -41,7 +41,6 @@ class Scheduler:
         self.active = False
         self.closing = False
         self.full = False
-        self.serial = False
         self.blocked: dict[int, str] = {}
         self._on_blocked: list[Callable[[], None]] = []
         self._unproven: set[int] = set()
@@ -72,7 +71,6 @@ class Scheduler:
 
     def adopt_recovered(self, task_ids: list[int], *, serial: bool) -> None:
         """The tasks found at open; after two deaths in a row they start one at a time (contract 6.11)."""
-        self.serial = serial
         if serial:
             self._unproven = set(task_ids)
 
