@@ -8,6 +8,7 @@ from durable_tui.lazy import lazy
 from durable_tui.models.provider import (
     BlockDelta,
     BlockStart,
+    Deferred,
     Finished,
     Model,
     ModelError,
@@ -17,33 +18,43 @@ from durable_tui.models.provider import (
 )
 
 if TYPE_CHECKING:
+    from durable_tui.models.anthropic_messages import AnthropicProvider
     from durable_tui.models.http import HttpSettings
+    from durable_tui.models.offers import Offer
     from durable_tui.models.openai_chat import OpenAIChatProvider
+    from durable_tui.models.openai_responses import ResponsesProvider
     from durable_tui.models.registry import Models, ProviderInfo
     from durable_tui.models.scripted import ScriptedProvider, register_script
 
 __all__ = [
+    "AnthropicProvider",
     "BlockDelta",
     "BlockStart",
+    "Deferred",
     "Finished",
     "HttpSettings",
     "Model",
     "ModelError",
     "ModelRequest",
     "Models",
+    "Offer",
     "OpenAIChatProvider",
     "Provider",
     "ProviderInfo",
+    "ResponsesProvider",
     "ScriptedProvider",
     "StreamEvent",
     "register_script",
 ]
 
 _LAZY = {
+    "AnthropicProvider": "anthropic_messages",
     "HttpSettings": "http",
     "Models": "registry",
+    "Offer": "offers",
     "OpenAIChatProvider": "openai_chat",
     "ProviderInfo": "registry",
+    "ResponsesProvider": "openai_responses",
     "ScriptedProvider": "scripted",
     "register_script": "scripted",
 }

@@ -38,6 +38,8 @@ _CODES: dict[str, ErrorKind] = {
     "overloaded_error": "overloaded",
     "engine_overloaded": "overloaded",
     "engine_overloaded_error": "overloaded",
+    "server_is_overloaded": "overloaded",
+    "slow_down": "overloaded",
     "unavailable": "overloaded",
     "unavailable_error": "overloaded",
     "service_unavailable": "overloaded",
@@ -59,6 +61,25 @@ _CODES: dict[str, ErrorKind] = {
     "content_filter": "refused",
     "content_policy_violation": "refused",
     "tool_use_failed": "malformed",
+    "bio_policy": "refused",
+    "cyber_policy": "refused",
+    "misalignment_policy_violation": "refused",
+    "image_content_policy_violation": "refused",
+    "data_residency_mismatch": "bad_request",
+    "vector_store_timeout": "bad_request",
+    "invalid_image": "bad_request",
+    "invalid_image_format": "bad_request",
+    "invalid_base64_image": "bad_request",
+    "invalid_image_url": "bad_request",
+    "invalid_image_mode": "bad_request",
+    "image_too_large": "bad_request",
+    "image_too_small": "bad_request",
+    "image_parse_error": "bad_request",
+    "image_file_too_large": "bad_request",
+    "image_file_not_found": "bad_request",
+    "unsupported_image_media_type": "bad_request",
+    "empty_image_file": "bad_request",
+    "failed_to_download_image": "bad_request",
     "invalid_prompt": "bad_request",
     "invalid_request_error": "bad_request",
     "invalid_argument": "bad_request",
@@ -101,26 +122,29 @@ _VETO = re.compile(
     re.IGNORECASE,
 )
 _BUSY = re.compile(r"overloaded|at capacity|loading model|service unavailable", re.IGNORECASE)
+_CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)  # Anthropic's, told as a bad request
 _RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute", re.IGNORECASE)
 
 
 @dataclass(slots=True, frozen=True)
 class Endpoint:
-    """Who failed, for messages: the provider's name, its key (never shown), the variable it is in, and its base URL."""
+    """Who failed, for messages: the provider's name, its key and other secrets (never shown), the key's variable, the URL."""
 
     name: str
     key: str = field(default="", repr=False)
     key_env: str | None = None
     base_url: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def fail(self, text: str, kind: ErrorKind, **more: Any) -> ModelError:
         """A ModelError whose message starts with the provider's name and holds no secret."""
-        return ModelError(f"{self.name}: {one_line(redact(text, (self.key,)))}", kind, **more)
+        return ModelError(f"{self.name}: {one_line(redact(text, (self.key, *self.secrets)))}", kind, **more)
 
 
 @dataclass(slots=True)
 class ErrorBody:
-    """What an error body says, whatever its shape: text for people, all text for matching, codes, a status in the body."""
+    """What an error body says, whatever its shape: text for people, all text for matching, codes, a status in the body,
+    and the name of the request, for which the provider's support asks."""
 
     text: str = ""
     everything: str = ""
@@ -128,6 +152,7 @@ class ErrorBody:
     status: int | None = None
     retry_after: float | None = None
     flagged: bool = False
+    request_id: str = ""
 
 
 def error_in(value: Any) -> Any | None:
@@ -187,6 +212,8 @@ def _collect(value: Any, found: ErrorBody, depth: int) -> None:
         return
     for key in ("code", "type", "status"):
         _code(value.get(key), found)
+    if isinstance(request_id := value.get("request_id"), str):
+        found.request_id = found.request_id or request_id
     message = value.get("message")
     error = value.get("error")
     if isinstance(error, (dict, list)):
@@ -231,8 +258,12 @@ def classify(
     headers: Mapping[str, str] | None = None,
     *,
     usage: dict[str, Any] | None = None,
+    unknown: ErrorKind = "server",
 ) -> ModelError:
-    """The ModelError for an error answer (`status` >= 300) or, with no status or 200, for an error object in a stream."""
+    """The ModelError for an error answer (`status` >= 300) or, with no status or 200, for an error object in a stream.
+
+    `unknown` is the kind of an error that has no status and says nothing that is known.
+    """
     headers = headers or {}
     error = read_error(body)
     if status is None or status < 300:
@@ -240,23 +271,30 @@ def classify(
     wait = retry_after(headers)
     if wait is None:
         wait = error.retry_after
-    kind = _kind(status, error, wait)
+    kind = _kind(status, error, wait, unknown)
     verdict = headers.get("x-should-retry", "").lower()
     if verdict == "true" and kind == "bad_request":
         kind = "server"
     elif verdict == "false" and kind in ("rate_limit", "server", "overloaded", "timeout"):
         kind = "quota" if kind == "rate_limit" else "bad_request"
     text = error.text or _BARE.get(kind, "the request failed")
-    if status is not None:
-        text = f"{one_line(text)} (HTTP {status})"
+    request_id = headers.get("request-id") or error.request_id
+    notes = [] if status is None else [f"HTTP {status}"]
+    if re.fullmatch(r"[\w-]{1,64}", request_id, re.ASCII):
+        notes.append(f"request {request_id}")
+    if notes:
+        text = f"{one_line(text)} ({', '.join(notes)})"
     if kind == "authentication":
         source = f"the key in {endpoint.key_env}" if endpoint.key_env else "the key"
         text += f"; check {source}" if endpoint.key else f"; {endpoint.key_env or 'a key'} is not set"
     elif kind == "not_found":
         text += "; check the model's name and the base URL"
+    elif kind == "overflow":
+        text += f"; {TOO_LONG}"
     return endpoint.fail(text, kind, status=status, retry_after=wait, usage=usage)
 
 
+TOO_LONG = "choose a model with a larger context window or begin a new session"
 _BARE: dict[ErrorKind, str] = {
     "overflow": "the request is too large",
     "rate_limit": "too many requests",
@@ -271,11 +309,13 @@ _BARE: dict[ErrorKind, str] = {
 }
 
 
-def _kind(status: int | None, error: ErrorBody, wait: float | None) -> ErrorKind:
+def _kind(status: int | None, error: ErrorBody, wait: float | None, unknown: ErrorKind) -> ErrorKind:
     codes = [code for code in error.codes if code in _CODES]
     for code in codes:
         if code not in _VAGUE:
             return _CODES[code]
+    if status == 400 and _CREDIT.search(error.everything):
+        return "quota"
     if status == 413:
         return "rate_limit" if _RATE.search(error.everything) else "overflow"
     if status == 429:
@@ -292,8 +332,8 @@ def _kind(status: int | None, error: ErrorBody, wait: float | None) -> ErrorKind
             return "overloaded"
         if _RATE.search(error.text):
             return "rate_limit"
-        # Without a status an unknown error is taken for the server's, so it is tried again.
-        return next((_CODES[code] for code in codes), "server")
+        # Without a status an unknown error is mostly taken for the server's, so it is tried again.
+        return next((_CODES[code] for code in codes), unknown)
     if status == 404:
         return "not_found"
     if status in (408, 504):

@@ -36,3 +36,18 @@ def encode(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
     except ValueError:  # not finite, or a lone surrogate (UnicodeEncodeError)
         return json.dumps(strict(value), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    """`value` where it is an object; an empty one for all else."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none of all else."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def as_text(value: Any) -> str:
+    """`value` where it is text; "" for all else."""
+    return value if isinstance(value, str) else ""

@@ -1,32 +1,63 @@
-"""The providers known without any configuration, and how each departs from OpenAI's Chat Completions. Data only."""
+"""The providers known without any configuration, and how each departs from the protocol it speaks. Data only."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
 OPENAI_CHAT = "openai-chat"
+OPENAI_RESPONSES = "openai-responses"
+ANTHROPIC = "anthropic"
 SCRIPTED = "scripted"
-APIS_LATER = frozenset({"openai-responses", "anthropic"})
+APIS = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)
 
 
 @dataclass(slots=True, frozen=True)
 class Effort:
-    """For models whose id matches `models` (a regular expression): what each thinking level is called there."""
+    """For models whose id matches `models` (a regular expression): what each thinking level is called there.
+
+    Without a name for `off` the field is left out, and the model thinks as it does by itself.
+    """
 
     models: str
     levels: dict[str, str]
 
 
 @dataclass(slots=True, frozen=True)
-class Quirks:
-    """Departures from plain Chat Completions. The defaults suit an unknown compatible server.
+class Thinking:
+    """Anthropic's thinking for models whose id matches `models`: `budget` in tokens by level, or `adaptive` effort names.
 
-    `max_tokens_field` names the limit of output tokens; `stream_usage` sends `stream_options`; `echo_reasoning` says when
-    reasoning goes back to the provider it came from (`calls`: always on messages with tool calls, empty if unknown);
-    `call_ids` is the form that ids must have; `filler_after_tool` puts an assistant message between a tool result and
-    a user message; `thought_signatures` marks calls from elsewhere so that Gemini accepts them; `effort_field` is where
-    the thinking level goes (`reasoning` = an object); `session_field` and `session_header` carry the session id.
+    The effort of `off` is the least of models that always think. Else `off` says how they are told not to: `omit` sends
+    nothing to those that do not think by themselves; None sends nothing and what follows is unknown. `sampling` says
+    whether temperature and top_p are taken. `bound` models check that nothing changed before thinking that comes back.
+    """
+
+    models: str
+    budget: dict[str, int] | None = None
+    adaptive: dict[str, str] | None = None
+    off: Literal["omit", "disabled", "between_tools"] | None = None
+    sampling: bool = True
+    bound: bool = False
+
+
+_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 16384, "xhigh": 32768}
+_BUDGET = Thinking(r".", budget=_BUDGETS)
+
+
+@dataclass(slots=True, frozen=True)
+class Quirks:
+    """Departures from the plain protocol. The defaults suit an unknown compatible server.
+
+    Chat Completions: `max_tokens_field` names the limit of output tokens; `stream_usage` sends `stream_options`;
+    `echo_reasoning` says when reasoning goes back to the provider it came from (`calls`: always on messages with tool
+    calls, empty if unknown); `filler_after_tool` puts an assistant message between a tool result and a user message;
+    `thought_signatures` marks calls from elsewhere so that Gemini accepts them; `effort_field` is where the thinking
+    level goes (`reasoning` = an object); `cache_control` marks the prompt's stable parts for models that match.
+    Responses: `encrypted_reasoning` asks for reasoning that can be sent back, `reasoning_summary` for one to show.
+    Anthropic: `thinking` by model.
+    All: `call_ids` is the form that ids must have; `session_field` and `session_header` carry the session id;
+    `auth` is the header with the key; `read_timeout` is in seconds.
     """
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -37,14 +68,39 @@ class Quirks:
     thought_signatures: bool = False
     effort: tuple[Effort, ...] = ()
     effort_field: Literal["reasoning_effort", "reasoning"] = "reasoning_effort"
+    cache_control: str | None = None
+    encrypted_reasoning: bool = True
+    reasoning_summary: bool = True
+    thinking: tuple[Thinking, ...] = (_BUDGET,)
     session_field: str | None = None
     session_header: str | None = None
+    auth: Literal["bearer", "x-api-key", "api-key"] = "bearer"
     read_timeout: float | None = None
+
+    def key_header(self, key: str) -> dict[str, str]:
+        """The header that a key goes in; none without a key."""
+        if not key:
+            return {}
+        return {"authorization": f"Bearer {key}"} if self.auth == "bearer" else {self.auth: key}
+
+    def effort_for(self, model_id: str, level: str) -> str | None:
+        """What a thinking level is called for a model; None when it is not to be sent."""
+        for effort in self.effort:
+            if re.search(effort.models, model_id):
+                return effort.levels.get(level)
+        return None
+
+    def thinking_for(self, model_id: str) -> Thinking | None:
+        """How a model of the Anthropic protocol is told to think."""
+        return next((thinking for thinking in self.thinking if re.search(thinking.models, model_id)), None)
 
 
 @dataclass(slots=True, frozen=True)
 class Known:
-    """A provider that works from its key variable, or from its usual local port without one."""
+    """A provider that works from its key variable, or from its usual local port without one.
+
+    `api_elsewhere` is what a server at another base URL is taken to speak; `start` starts a local one.
+    """
 
     name: str
     base_url: str
@@ -52,15 +108,20 @@ class Known:
     key_env: str
     base_url_env: str
     api: str = OPENAI_CHAT
+    api_elsewhere: str | None = None
     local: bool = False
+    start: str = ""
     quirks: Quirks = field(default_factory=Quirks)
 
 
-def _levels(minimal: str, low: str, medium: str, high: str, xhigh: str) -> dict[str, str]:
-    return {"minimal": minimal, "low": low, "medium": medium, "high": high, "xhigh": xhigh}
+def _levels(minimal: str, low: str, medium: str, high: str, xhigh: str, off: str | None = None) -> dict[str, str]:
+    levels = {"minimal": minimal, "low": low, "medium": medium, "high": high, "xhigh": xhigh}
+    return levels if off is None else {**levels, "off": off}
 
 
 _THREE = _levels("low", "low", "medium", "high", "high")
+_FOUR = _levels("low", "low", "medium", "high", "xhigh")
+_THREE_OR_NONE = _levels("low", "low", "medium", "high", "high", off="none")
 _OPEN_WEIGHT = (Effort(r"gpt-oss", _THREE),)
 # A local server may read a long prompt for minutes before its first byte.
 _LOCAL = Quirks(effort=_OPEN_WEIGHT, read_timeout=900.0)
@@ -74,11 +135,17 @@ KNOWN: dict[str, Known] = {
             "gpt-5.2",
             "OPENAI_API_KEY",
             "OPENAI_BASE_URL",
+            api=OPENAI_RESPONSES,
+            api_elsewhere=OPENAI_CHAT,  # gateways and compatible servers mostly know only that
             quirks=Quirks(
                 max_tokens_field="max_completion_tokens",
                 effort=(
-                    Effort(r"^gpt-5\.[2-9]", _levels("low", "low", "medium", "high", "xhigh")),
-                    Effort(r"^(?:gpt-5|o\d)", _THREE),
+                    Effort(r"^gpt-5(?:\.\d+)?-pro", {}),  # one effort only, which varies
+                    Effort(r"^gpt-5\.\d+-codex", _FOUR),
+                    Effort(r"^gpt-5\.1", _THREE_OR_NONE),
+                    Effort(r"^gpt-(?:5\.[2-9]|[6-9])", _levels("low", "low", "medium", "high", "xhigh", off="none")),
+                    Effort(r"^gpt-5", _levels("minimal", "low", "medium", "high", "high", off="minimal")),
+                    Effort(r"^o\d", _THREE),
                 ),
                 session_field="prompt_cache_key",
             ),
@@ -86,15 +153,40 @@ KNOWN: dict[str, Known] = {
         Known(
             "anthropic",
             "https://api.anthropic.com",
-            "claude-sonnet-4-5",
+            "claude-sonnet-5-5",
             "ANTHROPIC_API_KEY",
             "ANTHROPIC_BASE_URL",
-            api="anthropic",
+            api=ANTHROPIC,
+            quirks=Quirks(
+                auth="x-api-key",
+                thinking=(
+                    Thinking(
+                        r"claude-(?:[a-z]+-)?4[-.]6(?!\d)",
+                        adaptive=_levels("low", "low", "medium", "high", "max"),
+                        off="omit",
+                    ),
+                    Thinking(r"claude-(?:[a-z]+-)?4[-.][78](?!\d)", adaptive=_FOUR, off="omit", sampling=False),
+                    Thinking(
+                        r"claude-(?:opus|sonnet)-5(?![-.]\d(?!\d))", adaptive=_FOUR, off="disabled", sampling=False
+                    ),
+                    Thinking(r"claude-sonnet-5[-.]5", adaptive=_FOUR, off="between_tools", sampling=False, bound=True),
+                    Thinking(r"claude-haiku-5", adaptive=_FOUR, off="disabled", sampling=False, bound=True),
+                    Thinking(
+                        r"claude-(?:[a-z]+-)?(?:4[-.]9|[5-9])(?!\d)",
+                        adaptive={**_FOUR, "off": "low"},
+                        sampling=False,
+                        bound=True,
+                    ),
+                    Thinking(r"claude-(?:3-(?!7)|2|instant)"),  # these do not think
+                    Thinking(r"claude", budget=_BUDGETS, off="omit"),
+                    _BUDGET,
+                ),
+            ),
         ),
         Known(
             "deepseek",
             "https://api.deepseek.com/v1",
-            "deepseek-chat",
+            "deepseek-flash",
             "DEEPSEEK_API_KEY",
             "DEEPSEEK_BASE_URL",
             quirks=Quirks(echo_reasoning="calls"),
@@ -105,7 +197,13 @@ KNOWN: dict[str, Known] = {
             "openrouter/auto",
             "OPENROUTER_API_KEY",
             "OPENROUTER_BASE_URL",
-            quirks=Quirks(effort=(Effort(r".", _THREE),), effort_field="reasoning"),
+            quirks=Quirks(
+                effort=(
+                    Effort(r".", _levels("minimal", "low", "medium", "high", "xhigh")),
+                ),  # some refuse to turn it off
+                effort_field="reasoning",
+                cache_control=r"^anthropic/",
+            ),
         ),
         Known(
             "groq",
@@ -127,17 +225,22 @@ KNOWN: dict[str, Known] = {
         Known(
             "gemini",
             "https://generativelanguage.googleapis.com/v1beta/openai",
-            "gemini-2.5-flash",
+            "gemini-3.8-flash",
             "GEMINI_API_KEY",
             "GEMINI_BASE_URL",
             quirks=Quirks(
-                effort=(Effort(r"gemini-(?:2\.5|[3-9])", _THREE),), echo_reasoning="never", thought_signatures=True
+                effort=(
+                    Effort(r"gemini-2\.5-flash", _THREE_OR_NONE),
+                    Effort(r"gemini-(?:2\.5|[3-9])", _THREE),
+                ),
+                echo_reasoning="never",
+                thought_signatures=True,
             ),
         ),
         Known(
             "xai",
             "https://api.x.ai/v1",
-            "grok-4",
+            "grok-4.7",
             "XAI_API_KEY",
             "XAI_BASE_URL",
             quirks=Quirks(
@@ -146,7 +249,14 @@ KNOWN: dict[str, Known] = {
             ),
         ),
         Known(
-            "ollama", "http://127.0.0.1:11434/v1", None, "OLLAMA_API_KEY", "OLLAMA_BASE_URL", local=True, quirks=_LOCAL
+            "ollama",
+            "http://127.0.0.1:11434/v1",
+            None,
+            "OLLAMA_API_KEY",
+            "OLLAMA_BASE_URL",
+            local=True,
+            start="ollama serve",
+            quirks=_LOCAL,
         ),
         Known(
             "llama.cpp",
@@ -155,6 +265,7 @@ KNOWN: dict[str, Known] = {
             "LLAMA_CPP_API_KEY",
             "LLAMA_CPP_BASE_URL",
             local=True,
+            start="llama-server -m MODEL.gguf",
             quirks=_LOCAL,
         ),
         Known(
@@ -164,9 +275,19 @@ KNOWN: dict[str, Known] = {
             "LMSTUDIO_API_KEY",
             "LMSTUDIO_BASE_URL",
             local=True,
+            start="lms server start",
             quirks=_LOCAL,
         ),
-        Known("vllm", "http://127.0.0.1:8000/v1", None, "VLLM_API_KEY", "VLLM_BASE_URL", local=True, quirks=_LOCAL),
+        Known(
+            "vllm",
+            "http://127.0.0.1:8000/v1",
+            None,
+            "VLLM_API_KEY",
+            "VLLM_BASE_URL",
+            local=True,
+            start="vllm serve MODEL",
+            quirks=_LOCAL,
+        ),
     )
 }
 

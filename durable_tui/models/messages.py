@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "deferred"]
 
@@ -46,7 +47,10 @@ class Cost(TypedDict):
 
 
 class Usage(TypedDict):
-    """Tokens of one attempt; `input` excludes cached ones. `cost` is absent when the price is unknown."""
+    """Tokens of one attempt, or of a sum; `input` excludes cached ones. `cost` is absent when the price is unknown.
+
+    In a sum whose `cost` is that of a part only, `unpriced` counts the tokens without one: it cost at least so much.
+    """
 
     input: int
     output: int
@@ -54,6 +58,7 @@ class Usage(TypedDict):
     cacheWrite: int
     totalTokens: int
     cost: NotRequired[Cost]
+    unpriced: NotRequired[int]
 
 
 class UserMessage(TypedDict):
@@ -98,30 +103,36 @@ class SystemMessage(TypedDict):
     timestamp: int
 
 
+PARTS = ("input", "output", "cacheRead", "cacheWrite")
+TOKENS = (*PARTS, "totalTokens")
+
+
 def empty_usage() -> Usage:
     """No tokens, price unknown."""
     return {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
 
 
 def add_usage(left: Usage, right: Usage) -> Usage:
-    """Sum of two; the cost is known when any of the two is known."""
-    total: Usage = {
-        "input": left["input"] + right["input"],
-        "output": left["output"] + right["output"],
-        "cacheRead": left["cacheRead"] + right["cacheRead"],
-        "cacheWrite": left["cacheWrite"] + right["cacheWrite"],
-        "totalTokens": left["totalTokens"] + right["totalTokens"],
-    }
+    """Sum of two; the cost is that of what has one, and `unpriced` says how many tokens it leaves out."""
+    total = cast(Usage, _sums(TOKENS, left, right))
     costs = [usage["cost"] for usage in (left, right) if "cost" in usage]
     if costs:
-        total["cost"] = {
-            "input": sum(c["input"] for c in costs),
-            "output": sum(c["output"] for c in costs),
-            "cacheRead": sum(c["cacheRead"] for c in costs),
-            "cacheWrite": sum(c["cacheWrite"] for c in costs),
-            "total": sum(c["total"] for c in costs),
-        }
+        total["cost"] = cast(Cost, _sums((*PARTS, "total"), *costs))
+        unpriced = _unpriced(left) + _unpriced(right)
+        if unpriced:
+            total["unpriced"] = unpriced
     return total
+
+
+def _sums(keys: Iterable[str], *tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Key by key; what a tool of any make left out counts as 0."""
+    return {key: sum(table.get(key) or 0 for table in tables) for key in keys}
+
+
+def _unpriced(usage: Usage) -> int:
+    if "cost" in usage:
+        return usage.get("unpriced", 0)
+    return sum(_sums(PARTS, usage).values())
 
 
 def message_text(message: dict[str, Any]) -> str:

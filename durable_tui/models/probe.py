@@ -1,66 +1,172 @@
-"""Is there a model server at a usual local port? Asked only when nothing else is configured."""
+"""What model servers on this machine or near it have: each is asked for its list of models, all at once and briefly.
+
+The list is `GET {base}/models` as OpenAI has it: `{data: [{id, …}]}`. llama.cpp tells the context of one request in
+`meta.n_ctx`, vLLM in `max_model_len`, others in `context_length` or `context_window`. Whatever else runs at a usual port
+is told from a model server, however long it makes its answer or takes for it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import ipaddress
 import json
+import re
 import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 CONNECT_TIMEOUT = 0.2
-LIST_TIMEOUT = 1.0
-_LIMIT = 1024 * 1024
+TIMEOUT = 1.0  # for a whole answer
+_LIMIT = 4 * 1024 * 1024
+# These do not chat, but stand in the same lists.
+_NO_CHAT = re.compile(r"embed|rerank", re.IGNORECASE)
+
+State = Literal["lists", "empty", "absent", "silent", "loading", "refused", "foreign"]
 
 
-def reachable(base_url: str, timeout: float = CONNECT_TIMEOUT) -> bool:
-    """Whether something accepts connections there, within `timeout` seconds."""
-    place = _place(base_url)
-    if place is None:
-        return False
+@dataclass(slots=True, frozen=True)
+class Server:
+    """Whom to ask: the whole URL of the list, and the headers that its requests have."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True, frozen=True)
+class Found:
+    """What asking brought. `models` are ids with their context windows in tokens (None when it is not told).
+
+    `state`: it lists models; it lists none that chats; nothing accepts connections there; it did not answer in time; it
+    is still loading; it wants a key or another one; what answers there is no model server.
+    """
+
+    state: State
+    models: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def ask(servers: Sequence[Server], timeout: float = TIMEOUT) -> list[Found]:
+    """Ask all servers for their models, each in a thread of its own. Waits at most `timeout` seconds for all together."""
+    asked = [_Asking(server, timeout) for server in servers]
+    end = time.monotonic() + timeout
+    for one in asked:
+        one.start()
+    for one in asked:
+        one.join(max(end - time.monotonic(), 0.0))
+    return [one.end() for one in asked]
+
+
+class _Asking(threading.Thread):
+    """One question. A thread that is late is left alone; its connection is cut, so that it ends soon."""
+
+    def __init__(self, server: Server, timeout: float) -> None:
+        super().__init__(name="models of a local server", daemon=True)
+        self._server = server
+        self._timeout = timeout
+        self._found = Found("silent")
+        self._socket: socket.socket | None = None
+        self._over = False
+
+    def run(self) -> None:
+        self._found = self._ask()
+
+    def end(self) -> Found:
+        found, self._over = self._found, True
+        if self.is_alive() and self._socket is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        return found
+
+    def _ask(self) -> Found:
+        try:
+            parts = urlsplit(self._server.url)
+            kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+            connection = kind(parts.hostname or "", parts.port, timeout=CONNECT_TIMEOUT)
+        except (ValueError, http.client.InvalidURL):
+            return Found("absent")
+        try:
+            connection.connect()
+        except OSError:
+            return Found("absent" if connection.sock is None else "foreign")
+        try:
+            self._socket = connection.sock
+            connection.sock.settimeout(self._timeout)
+            if self._over:
+                return Found("silent")
+            headers = {"accept": "application/json", "user-agent": "durable-tui", **self._server.headers}
+            connection.request("GET", parts._replace(scheme="", netloc="").geturl(), headers=headers)
+            answer = connection.getresponse()
+            return _read(answer.status, answer.read(_LIMIT))
+        except TimeoutError:
+            return Found("silent")
+        except (OSError, http.client.HTTPException, ValueError):
+            return Found("foreign")
+        finally:
+            connection.close()
+
+
+def _read(status: int, body: bytes) -> Found:
+    if status in (401, 403):
+        return Found("refused")
     try:
-        with socket.create_connection(place, timeout):
-            return True
-    except OSError:
-        return False
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return Found("foreign")
+    if status == 503 and isinstance(value, dict) and "error" in value:  # llama.cpp, until its model is there
+        return Found("loading")
+    models = listed(value) if status == 200 else None
+    if models is None:
+        return Found("foreign")
+    return Found("lists" if models else "empty", models)
 
 
-def first_model(base_url: str) -> str | None:
-    """The first model that the server at `base_url` lists, or None when it does not answer as a model server."""
-    place = _place(base_url)
-    if place is None or not reachable(base_url):
+def listed(value: Any) -> dict[str, int | None] | None:
+    """The models of a list, as in Found; None for what is no such list."""
+    items = value.get("data") if isinstance(value, dict) else value
+    if items is None and isinstance(value, dict) and value.get("object") == "list":  # Ollama without any model
+        items = []
+    if not isinstance(items, list):
         return None
-    parts = urlsplit(base_url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(place[0], place[1], timeout=LIST_TIMEOUT)
-    try:
-        connection.request("GET", parts.path.rstrip("/") + "/models", headers={"accept": "application/json"})
-        answer = connection.getresponse()
-        listed = json.loads(answer.read(_LIMIT)) if answer.status == 200 else None
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        connection.close()
-    models = listed.get("data") if isinstance(listed, dict) else None
-    for model in models if isinstance(models, list) else ():
-        if isinstance(model, dict) and isinstance(model.get("id"), str) and model["id"]:
-            return str(model["id"])
-    return None
+    models: dict[str, int | None] = {}
+    for item in items:
+        name = item.get("id") if isinstance(item, dict) else None
+        if isinstance(name, str) and name.strip() and name.isprintable() and not _NO_CHAT.search(name):
+            models.setdefault(name, _window(item))
+    return models
 
 
-def _place(base_url: str) -> tuple[str, int] | None:
-    try:
-        parts = urlsplit(base_url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        return None
-    return (parts.hostname, port) if parts.hostname else None
+def _window(item: Mapping[str, Any]) -> int | None:
+    meta = item.get("meta")
+    told = [meta.get("n_ctx") if isinstance(meta, dict) else None]
+    told += [item.get(name) for name in ("max_model_len", "context_length", "context_window")]
+    return next((value for value in told if type(value) is int and value > 0), None)
 
 
 def is_loopback(url: str) -> bool:
     """Whether the URL's host is this machine."""
+    address = _address(url)
+    return address is not None and address.is_loopback
+
+
+def is_near(url: str) -> bool:
+    """Whether the URL's host is this machine or one with an address of a private network."""
+    address = _address(url)
+    return address is not None and address.is_private
+
+
+def same_place(one: str | None, other: str | None) -> bool:
+    """Whether two URLs lead to the same server."""
+    first, second = (re.sub(r"^(https?://)localhost(?=[:/]|$)", r"\g<1>127.0.0.1", url or "") for url in (one, other))
+    return first.rstrip("/") == second.rstrip("/")
+
+
+def _address(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         host = urlsplit(url).hostname or ""
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
     except ValueError:
-        return False
+        return None

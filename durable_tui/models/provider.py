@@ -4,23 +4,44 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from durable_tui.models.messages import AssistantMessage
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
+THINKING_LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
+
+
+@dataclass(slots=True, frozen=True)
+class PriceRule:
+    """Prices of whole requests that differ: with a prompt of `tokens` or more, or made in `hours` when these are given.
+
+    One of `hours` is the first and last day of the week (Monday is 1) and the minutes of the day from and to, in UTC.
+    """
+
+    prices: dict[str, float]
+    tokens: int = 0
+    hours: tuple[tuple[int, int, int, int], ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
 class Model:
-    """A model as chosen: `provider/model_id`, with what is known of it (None = unknown)."""
+    """A model as chosen: `provider/model_id`, with what is known of it (None = unknown).
+
+    `prices` are USD per million tokens: input, output, cacheRead, cacheWrite; of `other_prices` the last that applies
+    takes their place. `images`, `reasoning` and `tools` say what it can do; None is unknown and treated as able.
+    """
 
     provider: str
     model_id: str
     api: str
     context_window: int | None = None
     max_output: int | None = None
-    prices: dict[str, float] | None = None  # USD per million tokens: input, output, cacheRead, cacheWrite
+    prices: dict[str, float] | None = None
+    images: bool | None = None
+    reasoning: bool | None = None
+    tools: bool | None = None
+    other_prices: tuple[PriceRule, ...] = ()
 
     @property
     def name(self) -> str:
@@ -29,7 +50,10 @@ class Model:
 
 @dataclass(slots=True, frozen=True)
 class ModelRequest:
-    """One attempt. `messages` are neutral (RECORDS 3) without system ones; `tools` are `{name, description, parameters}`."""
+    """One attempt. `messages` are neutral (RECORDS 3) without system ones; `tools` are `{name, description, parameters}`.
+
+    `key` is the same for every sending of the same attempt, also after a crash: the idempotency key where one is taken.
+    """
 
     model: Model
     system: str
@@ -38,6 +62,7 @@ class ModelRequest:
     thinking_level: ThinkingLevel = "off"
     session_id: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,7 +88,19 @@ class Finished:
     message: AssistantMessage
 
 
-StreamEvent = BlockStart | BlockDelta | Finished
+@dataclass(slots=True, frozen=True)
+class Deferred:
+    """The terminal event of an answer that is made in the background: ask for it again by `handle` (contract 9, `poll`).
+
+    `handle` is plain JSON, all that `poll` and `cancel` need beside the model; it is committed before the first poll.
+    `after` is the wait in seconds before the next poll.
+    """
+
+    handle: dict[str, Any]
+    after: float
+
+
+StreamEvent = BlockStart | BlockDelta | Finished | Deferred
 
 ErrorKind = Literal[
     "network",
@@ -89,7 +126,8 @@ RETRYABLE: frozenset[str] = frozenset(
 class ModelError(Exception):
     """An attempt failed. `kind` decides what follows; `retry_after` is in seconds as the server gave it.
 
-    The message is fit for a person and holds no secret. `usage` is what the attempt is known to have cost.
+    The message is fit for a person and holds no secret. `usage` is what the attempt is known to have cost. `polled` says
+    that only a question for a deferred answer failed; the answer itself may still come.
     """
 
     def __init__(
@@ -100,12 +138,14 @@ class ModelError(Exception):
         status: int | None = None,
         retry_after: float | None = None,
         usage: dict[str, Any] | None = None,
+        polled: bool = False,
     ) -> None:
         super().__init__(message)
         self.kind = kind
         self.status = status
         self.retry_after = retry_after
         self.usage = usage
+        self.polled = polled
 
     @property
     def retryable(self) -> bool:
@@ -113,7 +153,10 @@ class ModelError(Exception):
 
 
 class Provider(Protocol):
-    """One configured endpoint. `stream` yields starts and deltas, then Finished; failures raise ModelError."""
+    """One configured endpoint. `stream` yields starts and deltas, then Finished or Deferred; failures raise ModelError.
+
+    A provider that defers has two methods more (see BackgroundProvider).
+    """
 
     name: str
     api: str
@@ -121,3 +164,17 @@ class Provider(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class BackgroundProvider(Provider, Protocol):
+    """A provider whose answers can be made in the background.
+
+    `poll` asks once and changes nothing there: Deferred while the answer is not ready, else its events and Finished. A
+    retryable ModelError whose `polled` is true says nothing about the answer: ask again. `cancel` ends the answer at
+    the provider and may be repeated; it raises ModelError.
+    """
+
+    def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]: ...
+
+    async def cancel(self, handle: dict[str, Any]) -> None: ...

@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.models import probe
-from durable_tui.models.known import APIS_LATER, KEY_VARIABLES, KNOWN, OPENAI_CHAT, SCRIPTED, Known, Quirks
-from durable_tui.models.provider import Model, ModelError, ModelRequest, Provider, StreamEvent
+from durable_tui.models import catalogue, probe
+from durable_tui.models.known import (
+    ANTHROPIC,
+    APIS,
+    KEY_VARIABLES,
+    KNOWN,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    SCRIPTED,
+    Known,
+    Quirks,
+)
+from durable_tui.models.offers import Offer, ask_provider, models_path, reason
+from durable_tui.models.provider import BackgroundProvider, Model, ModelError, ModelRequest, Provider, StreamEvent
 
 if TYPE_CHECKING:
     from durable_tui.models.http import HttpSettings
 
 TOUR = "scripted/tour"
+_NOT_READY = ("absent", "silent", "loading")
 
 
 @dataclass(slots=True, frozen=True)
 class ProviderInfo:
-    """One provider as it stands: `problem` says why it cannot be used, None when it can (a local one if it runs)."""
+    """One provider as it stands: `problem` says why it cannot be used, None when it can (a local one if it runs).
+
+    `near` is one on this machine or in its network, which can be asked for its models; `key` tells whether one was found.
+    """
 
     name: str
     api: str
@@ -31,6 +47,8 @@ class ProviderInfo:
     local: bool
     configured: bool
     problem: str | None
+    near: bool = False
+    key: bool = False
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,22 +65,44 @@ class _Entry:
     quirks: Quirks = dataclasses.field(default_factory=Quirks)
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     script: str | None = None
+    background: bool = False
     models: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
+    def genuine(self) -> bool:
+        """Whether it is the known provider itself, and not a server of one's own under its name."""
+        known = KNOWN.get(self.name)
+        return known is not None and (self.base_url or "").rstrip("/") == known.base_url
+
+    @property
     def problem(self) -> str | None:
-        if self.api in APIS_LATER:
-            return (
-                f"{self.name}: its API ({self.api}) is not yet available in this version; "
-                "use a provider with an OpenAI-compatible API, such as openrouter"
-            )
-        if self.api not in (OPENAI_CHAT, SCRIPTED):
-            return f"{self.name}: there is no API {self.api!r}; use {OPENAI_CHAT} or {SCRIPTED}"
-        if self.api == OPENAI_CHAT and not self.base_url:
+        if self.api not in (*APIS, SCRIPTED):
+            return f"{self.name}: there is no API {self.api!r}; use {', '.join(APIS)} or {SCRIPTED}"
+        if self.api in APIS and not self.base_url:
             return f"{self.name}: no base_url is set in [providers.{self.name}]"
+        if self.background and self.api != OPENAI_RESPONSES:
+            return f"{self.name}: only the API {OPENAI_RESPONSES} answers in the background, not {self.api}"
         if self.key_needed and not self.key:
             return f"{self.name}: no key; set the environment variable {self.key_env}"
         return None
+
+    @property
+    def near(self) -> bool:
+        return self.api in APIS and self.base_url is not None and (self.local or probe.is_near(self.base_url))
+
+    @property
+    def info(self) -> ProviderInfo:
+        return ProviderInfo(
+            self.name, self.api, self.base_url, self.key_env, self.default_model, self.local, self.configured,
+            self.problem, self.near, bool(self.key),
+        )  # fmt: skip
+
+    @property
+    def server(self) -> probe.Server:
+        """How to ask it for its models."""
+        base, question, query = (self.base_url or "").partition("?")
+        url = base.rstrip("/") + models_path(self.api, base) + question + query
+        return probe.Server(url, {**self.quirks.key_header(self.key), **self.headers})
 
 
 class Models:
@@ -74,6 +114,8 @@ class Models:
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
         self._providers: dict[str, Provider] = {provider.name: provider for provider in providers}
         self._entries: dict[str, _Entry] = {}
+        self._found: dict[str, probe.Found] = {}  # what servers near by said when last asked
+        self._windows: dict[str, int] = {}  # and of their models, as PROVIDER/MODEL, ever
         self._http: HttpSettings | None = None
 
     @classmethod
@@ -87,9 +129,9 @@ class Models:
         """The known providers with what `environ` (default: the process's) says, and those of `config`.
 
         `config` is the configuration's `providers` table: `{NAME: {api?, base_url?, api_key_env?, default_model?,
-        headers?, script?, models?}}`. An entry with a known provider's name changes that provider. `models` gives facts
-        by model id: `{id: {context_window?, max_output?, prices?: {input, output, cacheRead?, cacheWrite?}}}` (USD per
-        million tokens). A relative `script` is looked for in `home`.
+        headers?, auth?, background?, script?, models?}}`. A known provider's name changes that one. `models` gives facts
+        by model id, which count before those of the catalogue (`catalogue.configured`). A relative `script` is looked
+        for in `home`.
         """
         environ = os.environ if environ is None else environ
         self = cls()
@@ -109,15 +151,12 @@ class Models:
         if provider in self._providers and provider not in self._entries:
             return Model(provider, model_id, self._providers[provider].api)
         entry = self._entry(provider)
-        facts = entry.models.get(model_id, {})
-        return Model(
-            provider,
-            model_id,
-            entry.api,
-            context_window=_fact(facts, "context_window", "contextWindow"),
-            max_output=_fact(facts, "max_output", "maxOutput"),
-            prices=_prices(_fact(facts, "prices", "price")),
-        )
+        model = Model(provider, model_id, entry.api)
+        if entry.api != SCRIPTED:
+            model = catalogue.described(model, priced=entry.genuine)
+        if name in self._windows:
+            model = dataclasses.replace(model, context_window=self._windows[name])
+        return catalogue.configured(model, entry.models.get(model_id, {}))
 
     def problem(self, name: str) -> str | None:
         """Why the model `PROVIDER/MODEL` cannot be used, with what to do; None when nothing is known to be wrong."""
@@ -141,16 +180,34 @@ class Models:
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """The attempt as events, Finished last. Failures, a missing key included, raise ModelError when iterated."""
         try:
+            self.learn(request.model.name)
             return self.provider(request.model.provider).stream(request)
         except ModelError as error:
             return _failing(error)
+
+    def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
+        """Ask once for a deferred answer (see BackgroundProvider). Failures raise ModelError when iterated."""
+        try:
+            return self._background(request.model.provider).poll(request, handle)
+        except ModelError as error:
+            return _failing(error)
+
+    async def cancel(self, provider: str, handle: dict[str, Any]) -> None:
+        """End a deferred answer at its provider. Raises ModelError."""
+        await self._background(provider).cancel(handle)
+
+    def _background(self, name: str) -> BackgroundProvider:
+        provider = self.provider(name)
+        if not isinstance(provider, BackgroundProvider):
+            raise ModelError(f"{name}: its API cannot ask for a deferred answer", "configuration")
+        return provider
 
     async def close(self) -> None:
         """End what runs and close all connections."""
         for provider in list(self._providers.values()):
             await provider.close()
 
-    def default(self) -> str | None:
+    def default(self, *, ask: bool = True) -> str | None:
         """The model to use when none is named: of the first provider with a key, else of a local server that answers.
 
         Configured providers with a `default_model` come before the known ones. Local ports are asked only when no key
@@ -160,41 +217,85 @@ class Models:
         for entry in sorted(entries, key=lambda entry: not entry.configured):
             if entry.configured or entry.key:
                 return f"{entry.name}/{entry.default_model}"
-        return self.local_default()
+        return self.local_default(ask=ask)
 
-    def local_default(self) -> str | None:
-        """The first model of the first local server that answers at its port. Waits at most 0.2 s for each port."""
-        for entry in self._entries.values():
-            near = entry.local or (
-                entry.configured and entry.base_url is not None and probe.is_loopback(entry.base_url)
-            )
-            if near and entry.base_url and entry.problem is None:
-                model_id = probe.first_model(entry.base_url)
-                if model_id is not None:
-                    return f"{entry.name}/{model_id}"
+    def local_default(self, *, ask: bool = True) -> str | None:
+        """The first model of the first server near by that lists one; without `ask` by what they said last."""
+        near = sorted(self._near(), key=lambda entry: not entry.configured)
+        if ask:
+            self._ask(near)
+        for entry in near:
+            for model_id in self._found.get(entry.name, probe.Found("absent")).models:
+                return f"{entry.name}/{model_id}"
         return None
+
+    def listing(self, *, ask: bool = True) -> list[Offer]:
+        """What each provider offers, or why nothing. With `ask` the servers near by are asked, all at once, which takes
+        up to a second; else what they said last time stands. Nothing farther away is asked."""
+        if ask:
+            self._ask(self._near())
+        offers = [self._offer(entry) for entry in self._entries.values()]
+        return [*offers, *(Offer(info) for info in self.known() if info.name not in self._entries)]
+
+    async def ask(self, name: str, timeout: float = 15.0) -> list[str]:
+        """The models that the provider of this name lists: one request with its key. Raises ModelError."""
+        from durable_tui.models.http_provider import HttpProvider
+
+        provider = self.provider(name)
+        if not isinstance(provider, HttpProvider):
+            raise ModelError(f"{name}: there is nobody to ask", "configuration")
+        return await ask_provider(provider, timeout)
+
+    def learn(self, name: str) -> None:
+        """Find out what the server near by that has the model `PROVIDER/MODEL` tells of it. Returns at once.
+
+        It is asked again only when it was not ready to tell.
+        """
+        entry = self._entries.get(name.partition("/")[0])
+        if entry in self._near() and self._found.get(entry.name, probe.Found("absent")).state in _NOT_READY:
+            threading.Thread(target=self._ask, args=([entry],), name="learn", daemon=True).start()
 
     def known(self) -> list[ProviderInfo]:
         """All providers, for listings and advice; nothing is asked over the network."""
-        infos = [
-            ProviderInfo(
-                entry.name,
-                entry.api,
-                entry.base_url,
-                entry.key_env,
-                entry.default_model,
-                entry.local,
-                entry.configured,
-                entry.problem,
-            )
-            for entry in self._entries.values()
-        ]
+        infos = [entry.info for entry in self._entries.values()]
         infos += [
             ProviderInfo(provider.name, provider.api, None, None, None, False, True, None)
             for name, provider in self._providers.items()
             if name not in self._entries
         ]
         return infos
+
+    def _near(self) -> list[_Entry]:
+        return [entry for entry in self._entries.values() if entry.near and entry.problem is None]
+
+    def _ask(self, entries: list[_Entry]) -> None:
+        found = probe.ask([entry.server for entry in entries])
+        for entry, item in zip(entries, found, strict=True):
+            self._found[entry.name] = item
+            self._windows |= {f"{entry.name}/{model_id}": size for model_id, size in item.models.items() if size}
+
+    def _offer(self, entry: _Entry) -> Offer:
+        if entry.problem is not None:
+            return Offer(entry.info, why=entry.problem.removeprefix(f"{entry.name}: "))
+        if entry.local and not entry.configured:
+            others = (other for other in self._near() if other.configured or not other.local)
+            twin = next((other.name for other in others if probe.same_place(other.base_url, entry.base_url)), "")
+            if twin:
+                return Offer(entry.info, why=f"the same server as {twin}")
+        found = self._found.get(entry.name) if entry.near else None
+        ids = [*([entry.default_model] if entry.default_model else []), *entry.models]
+        unlisted = bool(ids) and found is not None and found.state in ("empty", "foreign")  # it may chat all the same
+        if found is not None and not unlisted and (why := reason(entry.info, found)):
+            return Offer(entry.info, why=why)
+        ids += found.models if found is not None else ()
+        if entry.api == SCRIPTED and entry.script is None:
+            from durable_tui.models.scripted import script_names
+
+            ids += script_names()
+        elif entry.genuine:
+            ids += catalogue.ids(entry.name)
+        models = tuple(self.resolve(f"{entry.name}/{model_id}") for model_id in dict.fromkeys(ids))
+        return Offer(entry.info, models, asked=found is not None or not entry.near)
 
     def key_variables(self) -> frozenset[str]:
         """The environment variables that hold keys: those that commands must not see."""
@@ -216,21 +317,30 @@ class Models:
 
             return ScriptedProvider(entry.name, script=entry.script)
         from durable_tui.models.http import HttpSettings
-        from durable_tui.models.openai_chat import OpenAIChatProvider
 
         settings = self._http
         if settings is None:
             read = entry.quirks.read_timeout
             settings = HttpSettings() if read is None else HttpSettings(read=read)
-        return OpenAIChatProvider(
-            entry.name,
-            entry.base_url or "",
-            key=entry.key,
-            key_env=entry.key_env,
-            quirks=entry.quirks,
-            headers=dict(entry.headers),
-            settings=settings,
-        )
+        more: dict[str, Any] = {
+            "key": entry.key,
+            "key_env": entry.key_env,
+            "quirks": entry.quirks,
+            "headers": dict(entry.headers),
+            "settings": settings,
+        }
+        base_url = entry.base_url or ""
+        if entry.api == ANTHROPIC:
+            from durable_tui.models.anthropic_messages import AnthropicProvider
+
+            return AnthropicProvider(entry.name, base_url, **more)
+        if entry.api == OPENAI_RESPONSES:
+            from durable_tui.models.openai_responses import ResponsesProvider
+
+            return ResponsesProvider(entry.name, base_url, background=entry.background, **more)
+        from durable_tui.models.openai_chat import OpenAIChatProvider
+
+        return OpenAIChatProvider(entry.name, base_url, **more)
 
 
 async def _failing(error: ModelError, events: tuple[StreamEvent, ...] = ()) -> AsyncIterator[StreamEvent]:
@@ -243,13 +353,14 @@ def _known_entry(known: Known, environ: Mapping[str, str]) -> _Entry:
     base_url = environ.get(known.base_url_env, "").strip() or known.base_url
     return _Entry(
         known.name,
-        known.api,
+        (known.api if base_url == known.base_url else known.api_elsewhere) or known.api,
         base_url,
         environ.get(known.key_env, "").strip(),
         known.key_env,
         # A server of one's own behind a provider's name asks for a key itself if it wants one.
         key_needed=not known.local and base_url == known.base_url,
-        default_model=known.default_model,
+        # A server near by has models of its own, which it can be asked for.
+        default_model=None if probe.is_near(base_url) else known.default_model,
         local=known.local,
         quirks=known.quirks,
     )
@@ -260,12 +371,20 @@ def _configured_entry(
 ) -> _Entry:
     entry = base or _Entry(name, OPENAI_CHAT)
     changes: dict[str, Any] = {"configured": True}
-    for key in ("api", "base_url", "default_model", "headers"):
+    for key in ("api", "base_url", "default_model", "headers", "background"):
         if key in given:
             changes[key] = given[key]
     if "base_url" in given and given["base_url"] != entry.base_url:
         # A server of one's own asks for a key itself if it wants one.
         changes["key_needed"] = False
+        if probe.is_near(given["base_url"]):
+            changes.setdefault("default_model", None)
+        known = KNOWN.get(name)
+        changes.setdefault("api", (known and known.api_elsewhere) or entry.api)
+    if changes.get("api") == ANTHROPIC != entry.api:
+        changes["quirks"] = KNOWN[ANTHROPIC].quirks
+    if "auth" in given:
+        changes["quirks"] = dataclasses.replace(changes.get("quirks", entry.quirks), auth=given["auth"])
     if "api_key_env" in given:
         variable = str(given["api_key_env"])
         changes |= {"key": environ.get(variable, "").strip(), "key_env": variable, "key_needed": True}
@@ -273,28 +392,5 @@ def _configured_entry(
         script = Path(given["script"]).expanduser()
         changes["script"] = str(script if script.is_absolute() or home is None else Path(home) / script)
         changes["api"] = given.get("api", SCRIPTED)
-    changes["models"] = _models(given.get("models"))
+    changes["models"] = given.get("models", {})
     return dataclasses.replace(entry, **changes)
-
-
-def _models(given: Any) -> dict[str, Any]:
-    """`models` as a table by id; a list of ids or of tables with an `id` is taken too."""
-    if isinstance(given, Mapping):
-        return {key: value for key, value in given.items() if isinstance(value, Mapping)}
-    found: dict[str, Any] = {}
-    for item in given if isinstance(given, (list, tuple)) else ():
-        if isinstance(item, Mapping) and isinstance(item.get("id"), str):
-            found[item["id"]] = item
-    return found
-
-
-def _fact(facts: Mapping[str, Any], *names: str) -> Any:
-    return next((facts[name] for name in names if name in facts), None)
-
-
-def _prices(given: Any) -> dict[str, float] | None:
-    if not isinstance(given, Mapping):
-        return None
-    wire = {"input": "input", "output": "output", "cacheRead": "cache_read", "cacheWrite": "cache_write"}
-    prices = {name: _fact(given, name, other) for name, other in wire.items()}
-    return {name: float(value) for name, value in prices.items() if isinstance(value, (int, float))} or None

@@ -1,11 +1,12 @@
 """The provider without a model: turns from a script, streamed like an answer (DESIGN 3).
 
-A script is a list of turns `{"text"?, "thinking"?, "calls"?: [{"name", "args"?}], "delay"?, "error"?}`, from a JSON file or
-registered by name, or a callable `(messages, tools) -> turn`. The turn is the number of assistant messages since the
+A script is a list of turns `{"text"?, "thinking"?, "calls"?: [{"name", "args"?}], "delay"?, "error"?, "defer"?}`, from a JSON
+file or registered by name, or a callable `(messages, tools) -> turn`. The turn is the number of assistant messages since the
 last user message (failed and aborted ones do not count), so a restart continues where it was. For the same reason an
 `error` is raised at every attempt of its turn: no count of attempts survives a restart. `error` is a text or
 `{message, kind?, status?, retry_after?}` and comes after the turn's text and thinking; `delay` is in seconds, spread
-over the turn. Tokens are estimated, the cost is not known.
+over the turn. With `defer: {polls, after}` the turn is made in the background: so many questions for it, `after` seconds
+apart, come too early. Tokens are estimated, the cost is not known.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from durable_tui.models.chat_request import UNSENT
+from durable_tui.models.history import UNSENT
 from durable_tui.models.jsontext import encode, strict
 from durable_tui.models.known import SCRIPTED
 from durable_tui.models.messages import AssistantMessage
 from durable_tui.models.provider import (
     BlockDelta,
     BlockStart,
+    Deferred,
     ErrorKind,
     Finished,
     ModelError,
@@ -39,7 +41,7 @@ TurnFunction = Callable[[list[dict[str, Any]], list[dict[str, Any]]], Turn]
 Script = Sequence[Turn] | TurnFunction
 
 PAST_THE_END = "The script has no more turns."
-_KEYS = frozenset({"text", "thinking", "calls", "delay", "error"})
+_KEYS = frozenset({"text", "thinking", "calls", "delay", "error", "defer"})
 _scripts: dict[str, Script] = {}
 
 
@@ -68,9 +70,10 @@ def check_turns(turns: Any) -> list[Turn]:
         for key in ("text", "thinking"):
             if not isinstance(turn.get(key, ""), str):
                 raise ValueError(f"turn {number}: {key} is no text")
-        delay = turn.get("delay", 0)
-        if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay < float("inf"):
+        if not _is_seconds(turn.get("delay", 0)):
             raise ValueError(f"turn {number}: delay is no number of seconds")
+        if not _is_defer(turn.get("defer", {})):
+            raise ValueError(f"turn {number}: defer is {{polls, after}}: a count and a number of seconds")
         error = turn.get("error", "")
         if not isinstance(error, (str, dict)) or (
             isinstance(error, dict) and error.get("kind", "server") not in _KINDS
@@ -83,6 +86,20 @@ def check_turns(turns: Any) -> list[Turn]:
 
 
 _KINDS = frozenset(get_args(ErrorKind))
+
+
+def _is_seconds(value: Any) -> bool:
+    return not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value < float("inf")
+
+
+def _is_defer(defer: Any) -> bool:
+    if not isinstance(defer, dict) or not set(defer) <= {"polls", "after"}:
+        return False
+    return (
+        isinstance(defer.get("polls", 0), int)
+        and _is_seconds(defer.get("polls", 0))
+        and _is_seconds(defer.get("after", 0))
+    )
 
 
 def _is_call(call: Any) -> bool:
@@ -130,8 +147,26 @@ class ScriptedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """The next turn. Raises ModelError: the turn's own, or `configuration` when there is no such script."""
-        script = self._script(request.model.model_id)
-        turn = _turn(script, request)
+        turn = _turn(self._script(request.model.model_id), request)
+        if "defer" in turn:
+            yield _deferred(turn, 0)
+            return
+        async for event in self._play(request, turn):
+            yield event
+
+    async def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
+        """The turn that `stream` deferred. The handle counts the questions, so another process may ask on."""
+        turn = _turn(self._script(request.model.model_id), request)
+        if handle["polls"] < turn.get("defer", {}).get("polls", 0):
+            yield _deferred(turn, handle["polls"] + 1)
+            return
+        async for event in self._play(request, turn):
+            yield event
+
+    async def cancel(self, handle: dict[str, Any]) -> None:
+        """Nothing is being made anywhere."""
+
+    async def _play(self, request: ModelRequest, turn: Turn) -> AsyncIterator[StreamEvent]:
         blocks: list[dict[str, Any]] = []
         pieces = [_pieces(turn.get(key, "")) for key in ("thinking", "text")]
         calls = turn.get("calls", [])
@@ -205,6 +240,10 @@ def _turn(script: Script, request: ModelRequest) -> Turn:
         return script(request.messages, request.tools)
     number = turn_number(request.messages)
     return script[number] if number < len(script) else {"text": PAST_THE_END}
+
+
+def _deferred(turn: Turn, polls: int) -> Deferred:
+    return Deferred({"polls": polls}, float(turn["defer"].get("after", 0)))
 
 
 def _pieces(text: str) -> list[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+import re
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
-from durable_tui.models.messages import Cost, Usage, empty_usage
+from durable_tui.models.messages import PARTS, TOKENS, Cost, Usage, add_usage, empty_usage
 from durable_tui.models.provider import Model
 
 
@@ -27,35 +30,133 @@ def read_chat_usage(raw: Any, model: Model) -> Usage | None:
         or _count(raw.get("cached_tokens"))
     )
     written = _count(details.get("cache_write_tokens"))
+    output = max(_count(raw.get("completion_tokens")), _count(raw.get("total_tokens")) - prompt)
+    return with_cost(_split(prompt, cached, written, output), model, reported_cost(raw))
+
+
+def read_responses_usage(raw: Any, model: Model) -> Usage | None:
+    """Responses' usage as ours, or None when there is none. Cached and written tokens are a subset of `input_tokens`."""
+    if not isinstance(raw, dict) or not ("input_tokens" in raw or "output_tokens" in raw):
+        return None
+    details = raw.get("input_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    cached, written = _count(details.get("cached_tokens")), _count(details.get("cache_write_tokens"))
+    usage = _split(_count(raw.get("input_tokens")), cached, written, _count(raw.get("output_tokens")))
+    return with_cost(usage, model, reported_cost(raw))
+
+
+def _split(prompt: int, cached: int, written: int, output: int) -> Usage:
+    """Usage from a whole prompt of which some tokens were read from the cache and some written to it."""
     cached = min(cached, prompt)
     written = min(written, prompt - cached)
-    output = max(_count(raw.get("completion_tokens")), _count(raw.get("total_tokens")) - prompt)
-    usage: Usage = {
+    return {
         "input": prompt - cached - written,
         "output": output,
         "cacheRead": cached,
         "cacheWrite": written,
         "totalTokens": prompt + output,
     }
-    return with_cost(usage, model, raw.get("cost"))
 
 
-def with_cost(usage: Usage, model: Model, reported: Any = None) -> Usage:
-    """Add the cost from the model's prices, else what the server reported as a total; absent when neither is known."""
-    prices = model.prices
-    if prices:
-        cost: Cost = {
-            "input": usage["input"] * prices.get("input", 0.0) / 1e6,
-            "output": usage["output"] * prices.get("output", 0.0) / 1e6,
-            "cacheRead": usage["cacheRead"] * prices.get("cacheRead", prices.get("input", 0.0)) / 1e6,
-            "cacheWrite": usage["cacheWrite"] * prices.get("cacheWrite", prices.get("input", 0.0)) / 1e6,
-            "total": 0.0,
-        }
-        cost["total"] = cost["input"] + cost["output"] + cost["cacheRead"] + cost["cacheWrite"]
-        usage["cost"] = cost
-    elif isinstance(reported, (int, float)) and not isinstance(reported, bool) and math.isfinite(reported):
-        usage["cost"] = {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0, "total": float(reported)}
+def read_anthropic_usage(raw: Any, model: Model) -> Usage | None:
+    """Anthropic's usage as ours, or None when there is none; cached tokens are not among `input_tokens` there."""
+    if not isinstance(raw, dict) or not ("input_tokens" in raw or "output_tokens" in raw):
+        return None
+    usage: Usage = {
+        "input": _count(raw.get("input_tokens")),
+        "output": _count(raw.get("output_tokens")),
+        "cacheRead": _count(raw.get("cache_read_input_tokens")),
+        "cacheWrite": _count(raw.get("cache_creation_input_tokens")),
+        "totalTokens": 0,
+    }
+    usage["totalTokens"] = usage["input"] + usage["output"] + usage["cacheRead"] + usage["cacheWrite"]
+    return with_cost(usage, model, reported_cost(raw))
+
+
+def reported_cost(raw: Mapping[str, Any]) -> float | None:
+    """What a provider's own usage says the answer cost in USD, or None.
+
+    OpenRouter has `cost`, to which comes what one's own key is charged (`is_byok`); xAI has ticks of 10^-10 USD.
+    """
+    cost = _amount(raw.get("cost"))
+    if cost is not None:
+        details = raw.get("cost_details")
+        if raw.get("is_byok") is True and isinstance(details, Mapping):
+            cost += _amount(details.get("upstream_inference_cost")) or 0.0
+        return cost
+    ticks = _amount(raw.get("cost_in_usd_ticks"))
+    return None if ticks is None else ticks / 1e10
+
+
+def with_cost(usage: Usage, model: Model, reported: float | None = None, at: float | None = None) -> Usage:
+    """Add the cost of an attempt, once and for good; absent when it is not known.
+
+    What the provider `reported` it charged (USD) is the truth, and is not split. Else the model's prices at the time
+    `at` (seconds, default now) count; without a price of their own, cached and written tokens cost what others do. Tokens
+    of a kind without a price leave the cost unknown. A price of 0 is a price.
+    """
+    if reported is not None:
+        usage["cost"] = {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0, "total": reported}
+        return usage
+    prices = _prices(model, usage["input"] + usage["cacheRead"] + usage["cacheWrite"], at)
+    if prices is None:
+        return usage
+    cached = {**dict.fromkeys(("cacheRead", "cacheWrite"), prices.get("input")), **prices}
+    counts: Mapping[str, Any] = usage
+    parts = {part: _price(counts[part], cached.get(part)) for part in PARTS}
+    known = [part for part in parts.values() if part is not None]
+    if len(known) == len(parts):
+        usage["cost"] = cast(Cost, {**parts, "total": sum(known)})
     return usage
+
+
+def _prices(model: Model, prompt: int, at: float | None) -> dict[str, float] | None:
+    """The prices of a request with so many tokens of prompt."""
+    prices = model.prices
+    for rule in model.other_prices:
+        if prompt >= rule.tokens and (not rule.hours or _within(rule.hours, time.time() if at is None else at)):
+            prices = rule.prices
+    return prices or None
+
+
+def _within(hours: tuple[tuple[int, int, int, int], ...], at: float) -> bool:
+    now = time.gmtime(at)
+    day, minute = now.tm_wday + 1, now.tm_hour * 60 + now.tm_min
+    return any(first <= day <= last and start <= minute < end for first, last, start, end in hours)
+
+
+def _price(tokens: int, price: float | None) -> float | None:
+    return 0.0 if tokens == 0 else None if price is None else tokens * price / 1e6
+
+
+def total_usage(documents: Iterable[Mapping[str, Any]]) -> Usage:
+    """The sum over some `pi.usage` values."""
+    total = empty_usage()
+    for document in documents:
+        for group in ("models", "tools"):
+            for usage in (document.get(group) or {}).values():
+                total = add_usage(total, usage)
+    return total
+
+
+def cost_text(usage: Mapping[str, Any], at_least: str = "≥") -> str:
+    """The cost for people: `$0.012`, `≥ $0.012` when that of some tokens is not known, `n/a` when of none, else ""."""
+    if "cost" not in usage:
+        return "n/a" if any(usage.get(key) for key in TOKENS) else ""
+    total = usage["cost"].get("total") or 0.0
+    text = "$0" if total == 0 else f"${total:.2f}" if total >= 1 else f"${total:.3f}" if total >= 0.001 else "<$0.001"
+    if not usage.get("unpriced"):
+        return text
+    return f"{at_least} {text if total >= 0.001 else '$0'}"
+
+
+def tokens_text(usage: Mapping[str, Any]) -> str:
+    """The tokens for people: `12 300 tokens sent (9 800 cached, 500 newly cached), 85 received`."""
+    sent = sum(usage.get(key, 0) for key in ("input", "cacheRead", "cacheWrite"))
+    words = {"cacheRead": "cached", "cacheWrite": "newly cached"}
+    cached = ", ".join(f"{usage[key]:,} {word}" for key, word in words.items() if usage.get(key))
+    text = f"{sent:,} tokens sent{f' ({cached})' if cached else ''}, {usage.get('output', 0):,} received"
+    return re.sub(r"(?<=\d),(?=\d)", " ", text)
 
 
 def estimate_tokens(*values: Any) -> int:
@@ -84,6 +185,12 @@ def _without_images(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_images(item) for item in value]
     return value
+
+
+def _amount(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+        return None
+    return float(value)
 
 
 def _count(value: Any) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 from durable_tui.models import Finished, HttpSettings, ModelError, ModelRequest, OpenAIChatProvider
+from durable_tui.models.http_provider import HttpProvider
 from durable_tui.models.known import Quirks
 from durable_tui.models.provider import Model, StreamEvent
 from tests.tools.model_server import ModelServer
@@ -16,35 +18,46 @@ TOOLS = [{"name": "bash", "description": "runs", "parameters": {"type": "object"
 
 
 def provider(
-    server: ModelServer | str, settings: HttpSettings = FAST, quirks: Quirks | None = None, name: str = "acme"
-) -> OpenAIChatProvider:
+    server: ModelServer | str,
+    settings: HttpSettings = FAST,
+    quirks: Quirks | None = None,
+    name: str = "acme",
+    kind: type[HttpProvider] = OpenAIChatProvider,
+) -> HttpProvider:
     url = server if isinstance(server, str) else server.base_url
-    return OpenAIChatProvider(name, url, key=KEY, key_env="ACME_KEY", settings=settings, quirks=quirks)
+    return kind(name, url, key=KEY, key_env="ACME_KEY", settings=settings, quirks=quirks)
 
 
 def user(text: Any = "go") -> dict[str, Any]:
     return {"role": "user", "content": text, "timestamp": 1}
 
 
-def request(*messages: dict[str, Any], name: str = "acme") -> ModelRequest:
-    return ModelRequest(Model(name, "m", "openai-chat"), "be good", list(messages) or [user()], TOOLS)
+def request(
+    *messages: dict[str, Any], name: str = "acme", api: str = "openai-chat", model_id: str = "m", **more: Any
+) -> ModelRequest:
+    return ModelRequest(Model(name, model_id, api), "be good", list(messages) or [user()], TOOLS, **more)
 
 
-async def events_of(model: OpenAIChatProvider, *messages: dict[str, Any]) -> list[StreamEvent]:
-    return [event async for event in model.stream(request(*messages, name=model.name))]
+async def events_of(model: HttpProvider, *messages: dict[str, Any], **more: Any) -> list[StreamEvent]:
+    return [event async for event in model.stream(request(*messages, name=model.name, api=model.api, **more))]
 
 
-async def ask(model: OpenAIChatProvider, *messages: dict[str, Any]) -> dict[str, Any]:
-    events = await events_of(model, *messages)
+async def ask(model: HttpProvider, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    events = await events_of(model, *messages, **more)
     assert isinstance(events[-1], Finished)
     return dict(events[-1].message)
 
 
-async def fail(model: OpenAIChatProvider, *messages: dict[str, Any]) -> tuple[ModelError, list[StreamEvent]]:
+async def fail(model: HttpProvider, *messages: dict[str, Any], **more: Any) -> tuple[ModelError, list[StreamEvent]]:
     """The ModelError that the attempt ends in, and the events before it."""
+    return await failing(model.stream(request(*messages, name=model.name, api=model.api, **more)))
+
+
+async def failing(stream: AsyncIterator[StreamEvent]) -> tuple[ModelError, list[StreamEvent]]:
+    """The ModelError that a stream ends in, and the events before it."""
     seen: list[StreamEvent] = []
     try:
-        async for event in model.stream(request(*messages, name=model.name)):
+        async for event in stream:
             seen.append(event)
     except ModelError as error:
         assert KEY not in str(error)

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
+from tests.tools.model_process import model_process
 from tests.tools.model_server import ModelServer
 from tests.wire.kit import ask, calls, fail, provider, result, text, user
-
-SERVER = Path(__file__).resolve().parents[1] / "tools" / "model_server.py"
-
-
-@contextmanager
-def process(tmp_path: Path, script: Any, *options: str) -> Iterator[str]:
-    path = tmp_path / "script.json"
-    path.write_text(json.dumps(script))
-    command = [sys.executable, str(SERVER), "--port", "0", "--script", str(path), *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as server:
-        assert server.stdout is not None
-        word, port = server.stdout.readline().split()
-        assert word == "PORT"
-        try:
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
-            assert server.wait(5) == 0
 
 
 async def test_the_process_plays_its_script_and_logs_each_body(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     script = [{"text": "one", "calls": [{"name": "bash", "args": {"command": "ls"}}]}, {"text": "two"}]
-    with process(tmp_path, script, "--log", str(log), "--strict", "--delay", "0.05") as url:
+    with model_process(tmp_path, script, "--log", str(log), "--strict", "--delay", "0.05") as url:
         model = provider(url)
         first = await ask(model)
         second = await ask(model, user(), first, result(calls(first)[0], "x"))
@@ -49,7 +27,7 @@ async def test_the_process_plays_its_script_and_logs_each_body(tmp_path: Path) -
 
 def test_strict_refuses_with_400_and_logs_it(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    with process(tmp_path, [{"text": "x"}], "--log", str(log), "--strict") as url:
+    with model_process(tmp_path, [{"text": "x"}], "--log", str(log), "--strict") as url:
         body = json.dumps({"model": "m", "messages": [{"role": "user", "content": " "}]}).encode()
         try:
             urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", body), timeout=5)

@@ -6,12 +6,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
 
 from durable_tui.models import Finished, HttpSettings, ModelError, OpenAIChatProvider
+from durable_tui.models.known import Quirks
 from durable_tui.models.provider import BlockDelta
 from tests.tools.model_server import ModelServer
 from tests.wire.kit import FAST, KEY, ask, calls, chunk, events_of, fail, provider, request, result, text, user
@@ -292,6 +295,16 @@ async def test_the_key_is_neither_logged_nor_shown(caplog: pytest.LogCaptureFixt
     assert KEY not in repr(provider("http://x.test").__dict__)
 
 
+async def test_a_secret_in_a_configured_header_is_not_shown() -> None:
+    secret = "zq81-hidden-words"
+    with ModelServer([{"status": 400, "body": {"error": {"message": f"who is {secret}?"}}}]) as server:
+        headers = {"Proxy-Authorization": f"Custom {secret}", "X-Team": "who"}
+        model = OpenAIChatProvider("acme", server.base_url, headers=headers, settings=FAST)
+        error, _ = await fail(model)
+        await model.close()
+    assert secret not in str(error) and "who is" in str(error)
+
+
 async def drip(server: ModelServer, model: OpenAIChatProvider, seen: asyncio.Event) -> None:
     async for event in model.stream(request()):
         seen.set()
@@ -397,3 +410,33 @@ async def test_a_stop_while_the_head_is_awaited_returns_at_once() -> None:
         assert time.monotonic() - start < 1.0
         assert len(server.requests) == 1
         await model.close()
+
+
+async def test_a_query_in_the_base_url_and_another_header_for_the_key() -> None:
+    """Azure wants both."""
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append((self.path, {key.lower(): value for key, value in self.headers.items()}))
+            self.rfile.read(int(self.headers["content-length"]))
+            body = (chunk({"content": "hi"}, "stop") + DONE).encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/openai/?api-version=1"
+        model = OpenAIChatProvider("az", url, key=KEY, quirks=Quirks(auth="api-key"), settings=FAST)
+        assert text(await ask(model)) == "hi"
+        await model.close()
+        server.shutdown()
+    path, headers = asked[0]
+    assert path == "/openai/chat/completions?api-version=1"
+    assert headers["api-key"] == KEY and "authorization" not in headers

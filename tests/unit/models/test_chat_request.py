@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_tui.models.chat_request import EMPTY_INPUT, EMPTY_OUTPUT, FILLER, TOOL_IMAGES, build_request
+from durable_tui.models.chat_request import FILLER, TOOL_IMAGES, build_request
+from durable_tui.models.history import EMPTY_INPUT, EMPTY_OUTPUT
 from durable_tui.models.jsontext import encode
 from durable_tui.models.known import KNOWN, Quirks
 from durable_tui.models.provider import Model, ModelRequest
@@ -223,8 +224,8 @@ def test_system_tools_and_options() -> None:
     [
         ("openai", "gpt-4o", "high", "reasoning_effort", None),
         ("openai", "o3", "minimal", "reasoning_effort", "low"),
-        ("openai", "gpt-5.2", "off", "reasoning_effort", None),
-        ("openrouter", "a/b", "xhigh", "reasoning", {"effort": "high"}),
+        ("openai", "gpt-5.2", "off", "reasoning_effort", "none"),
+        ("openrouter", "a/b", "xhigh", "reasoning", {"effort": "xhigh"}),
         ("groq", "openai/gpt-oss-120b", "medium", "reasoning_effort", "medium"),
         ("groq", "llama", "medium", "reasoning_effort", None),
         ("xai", "grok-4", "high", "reasoning_effort", None),
@@ -235,6 +236,47 @@ def test_thinking_levels_are_sent_only_where_known(
     provider: str, model: str, level: Any, field: str, value: Any
 ) -> None:
     assert build([user("u")], provider, model=model, thinking_level=level).get(field) == value
+
+
+def test_stable_parts_are_marked_for_the_cache_only_where_that_is_understood() -> None:
+    turns = [user("one"), answer(text("two"), provider="openrouter"), user([text("three"), text("four")])]
+    body = build(turns, "openrouter", model="anthropic/claude-sonnet-4.5")
+    marks = [
+        (number, part)
+        for number, message in enumerate(body["messages"])
+        for part in (message["content"] if isinstance(message["content"], list) else [])
+        if "cache_control" in part
+    ]
+    assert [number for number, _ in marks] == [0, 3]
+    assert all(part["cache_control"] == {"type": "ephemeral"} for _, part in marks)
+    assert check_openai(encode(body)) == []
+    assert "cache_control" not in json.dumps(build(turns, "openrouter", model="openai/gpt-5.2"))
+    assert "cache_control" not in json.dumps(build(turns, "acme", model="anthropic/claude"))
+
+
+def test_the_start_of_a_conversation_is_sent_alike_each_time_so_that_it_is_cached() -> None:
+    turns = [user("one"), answer(call("a"), provider="openai"), result("a", text("r")), user("two")]
+    first = build(turns, "openai", session_id="s1")
+    later = build([*turns, answer(text("x"), provider="openai"), user("three")], "openai", session_id="s1")
+    assert later["messages"][: len(first["messages"])] == first["messages"]
+    assert {key: value for key, value in first.items() if key != "messages"} == {
+        key: value for key, value in later.items() if key != "messages"
+    }
+    assert first["prompt_cache_key"] == "s1"
+
+
+def test_a_model_without_vision_is_told_of_images_in_their_place() -> None:
+    image = {"type": "image", "mimeType": "image/png", "data": png()}
+    turns = [user([text("look"), image]), answer(call("a")), result("a", image)]
+    blind = ModelRequest(Model("acme", "m", "openai-chat", images=False), "", turns, TOOLS)
+    body = build_request(blind, Quirks())
+    assert check_openai(encode(body)) == []
+    assert "image_url" not in json.dumps(body)
+    assert [m["content"].count("cannot see images") for m in body["messages"] if m["role"] in ("user", "tool")] == [
+        1,
+        1,
+    ]
+    assert json.dumps(build(turns)).count("image_url") > 0
 
 
 BLOCKS = st.one_of(

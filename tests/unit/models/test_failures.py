@@ -90,11 +90,30 @@ def test_p20_wordings_that_do_not(status: int, body: Any, expected: str) -> None
         (400, {}, {"x-should-retry": "true"}, "server"),
         (302, "", {}, "configuration"),
         (400, {"error": {"code": "tool_use_failed", "message": "m", "failed_generation": "x"}}, {}, "malformed"),
+        (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API."}}, {}, "quota"),
+        (402, {"type": "error", "error": {"type": "billing_error", "message": "no"}}, {}, "quota"),
+        (403, {"type": "error", "error": {"type": "permission_error", "message": "no"}}, {}, "authentication"),
+        (404, {"type": "error", "error": {"type": "not_found_error", "message": "model: x"}}, {}, "not_found"),
+        (429, {"type": "error", "error": {"type": "rate_limit_error", "message": "This would exceed your limit of 40,000 input tokens per minute; prompt is too long"}}, {}, "rate_limit"),
+        (500, {"type": "error", "error": {"type": "api_error", "message": "Internal server error"}}, {}, "server"),
+        (504, {"type": "error", "error": {"type": "timeout_error", "message": "no"}}, {}, "timeout"),
+        (400, {"type": "error", "error": {"type": "invalid_request_error", "message": "max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for x"}}, {}, "bad_request"),
         (422, {"detail": [{"msg": "Extra inputs are not permitted", "loc": ["body"]}]}, {}, "bad_request"),
     ],
-)
+)  # fmt: skip
 def test_p18_codes_decide_before_texts(status: int, body: Any, headers: dict[str, str], expected: str) -> None:
     assert kind(status, body, headers) == expected
+
+
+@pytest.mark.parametrize("where", ["body", "header"])
+def test_the_name_of_the_request_is_told(where: str) -> None:
+    body = {"type": "error", "error": {"type": "api_error", "message": "Internal server error"}}
+    if where == "body":
+        assert str(classify(AT, 500, {**body, "request_id": "req_1a"})).endswith("error (HTTP 500, request req_1a)")
+        assert str(classify(AT, None, {**body, "request_id": "req_1a"})).endswith("error (request req_1a)")
+        assert str(classify(AT, 500, {**body, "request_id": "a b" * 99})).endswith("error (HTTP 500)")
+    else:
+        assert str(classify(AT, 500, body, {"request-id": "req_2b"})).endswith("error (HTTP 500, request req_2b)")
 
 
 def test_p18_what_is_retried() -> None:

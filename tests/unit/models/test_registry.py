@@ -11,7 +11,6 @@ import pytest
 
 from durable_tui.models import ModelError, ModelRequest, Models, ScriptedProvider
 from durable_tui.models.known import KNOWN
-from durable_tui.models.probe import first_model, is_loopback, reachable
 from tests.tools.model_server import ModelServer
 
 NO_LOCAL = {known.base_url_env: "http://127.0.0.1:9/v1" for known in KNOWN.values() if known.local}
@@ -40,8 +39,6 @@ def test_every_known_provider_is_there_and_a_missing_key_names_its_variable() ->
         problem = models.problem(f"{info.name}/{'tour' if info.name == 'scripted' else 'm'}")
         if info.local or info.name == "scripted":
             assert problem is None
-        elif info.name == "anthropic":
-            assert problem is not None and "not yet available" in problem
         else:
             assert problem is not None and f"{info.key_env}" in problem
             assert Models.from_env({str(info.key_env): "k" * 9}).problem(f"{info.name}/m") is None
@@ -56,13 +53,37 @@ async def test_streaming_without_a_key_raises_when_iterated() -> None:
     await models.close()
 
 
-@pytest.mark.parametrize("api", ["openai-responses", "anthropic"])
-def test_an_api_of_later_says_so(api: str) -> None:
-    models = Models.from_env({}, {"mine": {"api": api, "base_url": "http://x.test"}})
+def test_an_unknown_api_is_refused_and_the_known_ones_are_named() -> None:
+    models = Models.from_env({}, {"mine": {"api": "grpc", "base_url": "http://x.test"}})
     problem = models.problem("mine/m")
-    assert problem is not None and problem.startswith("mine:") and "not yet available" in problem
+    assert problem is not None and problem.startswith("mine:") and "'grpc'" in problem
+    assert all(api in problem for api in ("openai-chat", "openai-responses", "anthropic"))
     with pytest.raises(ModelError):
         models.provider("mine")
+
+
+@pytest.mark.parametrize("api", ["openai-chat", "openai-responses", "anthropic"])
+def test_a_configured_provider_speaks_any_protocol(api: str) -> None:
+    models = Models.from_env({}, {"mine": {"api": api, "base_url": "http://x.test"}})
+    assert models.problem("mine/m") is None
+    assert models.resolve("mine/m").api == models.provider("mine").api == api
+
+
+def test_only_responses_answer_in_the_background() -> None:
+    config = {"mine": {"api": "anthropic", "base_url": "http://x.test", "background": True}}
+    assert "openai-responses" in (Models.from_env({}, config).problem("mine/m") or "")
+    config["mine"]["api"] = "openai-responses"
+    assert Models.from_env({}, config).problem("mine/m") is None
+
+
+def test_openai_speaks_responses_and_a_server_behind_its_name_chat() -> None:
+    key = {"OPENAI_API_KEY": "k" * 9}
+    assert Models.from_env(key).resolve("openai/gpt-5.2").api == "openai-responses"
+    assert Models.from_env({**key, "OPENAI_BASE_URL": "http://x.test/v1"}).resolve("openai/m").api == "openai-chat"
+    elsewhere = {"openai": {"base_url": "http://x.test/v1"}}
+    assert Models.from_env(key, elsewhere).resolve("openai/m").api == "openai-chat"
+    elsewhere["openai"]["api"] = "openai-responses"
+    assert Models.from_env(key, elsewhere).resolve("openai/m").api == "openai-responses"
 
 
 def test_configured_providers() -> None:
@@ -88,10 +109,10 @@ def test_configured_providers() -> None:
 
 
 def test_the_default_is_the_first_with_a_key_and_asks_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("durable_tui.models.probe.first_model", lambda url: pytest.fail("a port was asked"))
-    assert Models.from_env({"GROQ_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}).default() == "deepseek/deepseek-chat"
-    assert Models.from_env({"ANTHROPIC_API_KEY": "k", "XAI_API_KEY": "k"}).default() == "xai/grok-4"
-    assert Models.from_env({"OPENAI_API_KEY": " ", "XAI_API_KEY": "k"}).default() == "xai/grok-4"
+    monkeypatch.setattr("durable_tui.models.probe.ask", lambda servers: pytest.fail("a port was asked"))
+    assert Models.from_env({"GROQ_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}).default() == "deepseek/deepseek-flash"
+    assert Models.from_env({"ANTHROPIC_API_KEY": "k", "XAI_API_KEY": "k"}).default() == "anthropic/claude-sonnet-5-5"
+    assert Models.from_env({"OPENAI_API_KEY": " ", "XAI_API_KEY": "k"}).default() == "xai/grok-4.7"
     config = {"mine": {"base_url": "http://x.test/v1", "default_model": "q"}}
     assert Models.from_env({"XAI_API_KEY": "k"}, config).default() == "mine/q"
 
@@ -105,13 +126,6 @@ def test_the_default_of_a_local_server_is_what_it_lists() -> None:
     start = time.monotonic()
     assert Models.from_env(NO_LOCAL).default() is None
     assert time.monotonic() - start < 3
-
-
-def test_probing_what_is_no_server() -> None:
-    assert not reachable("http://127.0.0.1:9/v1") and not reachable("nonsense") and first_model("http://[::") is None
-    assert is_loopback("http://localhost:1/v1") and is_loopback("http://[::1]:1") and not is_loopback("https://x.test")
-    with ModelServer([]) as server:
-        assert reachable(server.base_url) and first_model(f"http://127.0.0.1:{server.port}/other/v2x") is None
 
 
 def test_given_providers_are_the_only_ones() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.models import Finished, ModelError, ModelRequest, Models, ScriptedProvider, register_script
+from durable_tui.models import Deferred, Finished, ModelError, ModelRequest, Models, ScriptedProvider, register_script
 from durable_tui.models.provider import BlockDelta, Model
 from durable_tui.models.scripted import PAST_THE_END, script_names
 from durable_tui.models.tour import DEMO_PROMPT, INTRO, tour
@@ -148,6 +148,25 @@ def play(messages: list[dict[str, Any]], turn: dict[str, Any], *results: tuple[s
             for i, c in enumerate(turn.get("calls", []))]  # fmt: skip
     messages = [*messages, {"role": "assistant", "content": [{"type": "text", "text": turn["text"]}, *made]}]
     return messages + [result(call, *given) for call, given in zip(made, results, strict=True)]
+
+
+async def test_a_deferred_turn_is_made_in_the_background_and_another_process_can_ask_on() -> None:
+    script = [{"text": "made", "calls": [{"name": "read"}], "defer": {"polls": 2, "after": 1.5}}]
+    handle: dict[str, Any] = {}
+    seen = []
+    for step in ("stream", "poll", "poll", "poll"):
+        models = Models([ScriptedProvider(scripts={"s": script})])  # a new one each time, as after a death
+        request = ModelRequest(models.resolve("scripted/s"), "", [user("go")], TOOLS)
+        events = models.stream(request) if step == "stream" else models.poll(request, handle)
+        seen.append([event async for event in events])
+        if isinstance(seen[-1][-1], Deferred):
+            assert seen[-1] == [seen[-1][-1]] and seen[-1][-1].after == 1.5
+            handle = json.loads(json.dumps(seen[-1][-1].handle))
+        await models.cancel("scripted", handle)
+    assert [isinstance(events[-1], Deferred) for events in seen] == [True, True, True, False]
+    at_once = [{key: value for key, value in turn.items() if key != "defer"} for turn in script]
+    message, events = await ask(ScriptedProvider(scripts={"s": at_once}), [user("go")])
+    assert text(seen[-1][-1].message) == text(message) == "made" and len(seen[-1]) == len(events)
 
 
 WRONG = '{\n  "host": "localhost",\n  "port": "8080",\n  "debug": true\n}'

@@ -1,0 +1,54 @@
+"""For every test: each request that our program sent passes the official clients' types, with no unknown key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from durable_tui.models.http_provider import HttpProvider
+from tests.tools.model_server import ModelServer
+
+#: What compatible servers want beyond OpenAI's own types, and we send to them alone (models/known.py). At Anthropic: what
+#: only older models take, and what the types know under its beta header alone.
+EXTENSIONS = {
+    "openai-chat": (
+        "messages[].reasoning_content", "messages[].reasoning", "messages[].reasoning_text",
+        "messages[].reasoning_details", "messages[].tool_calls[].extra_content", "messages[].content[].cache_control",
+        "reasoning",
+    ),
+    "anthropic": ("temperature", "top_p", "thinking.block_binding"),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def every_request_passes_the_official_types(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Bodies built in this process, and those that a program of ours sent to a server in this process."""
+    bodies: dict[bytes, str] = {}
+    exchange, received = HttpProvider._exchange, ModelServer.received
+
+    def building(self: HttpProvider, method: str, path: str, body: Any, extra: dict[str, str]) -> Any:
+        made = exchange(self, method, path, body, extra)
+        if body is not None:
+            bodies[made._request.content] = self.api
+        return made
+
+    def receiving(self: ModelServer, raw: bytes, headers: dict[str, str], *api: str) -> Any:
+        if headers.get("user-agent") == "durable-tui":
+            bodies[raw] = api[0] if api else "openai-chat"
+        return received(self, raw, headers, *api)
+
+    monkeypatch.setattr(HttpProvider, "_exchange", building)
+    monkeypatch.setattr(ModelServer, "received", receiving)
+    yield
+    if bodies:
+        from tests.tools.sdk import check_request
+
+        found = [
+            f"{line}\n  in {json.dumps(json.loads(raw))[:2000]}"
+            for raw, api in bodies.items()
+            for line in check_request(api, raw, EXTENSIONS.get(api, ()))
+        ]
+        assert not found, "\n".join(found)
