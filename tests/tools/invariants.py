@@ -361,6 +361,14 @@ def _live(state: State, conversation_id: int) -> list[str]:
         found.append(f"{where}: the run names task {run['taskId']}, alive are {running}")
     if not run.get("inputs"):
         found.append(f"{where}: a run without an input")
+    generation = live.get("generation") or {}
+    checkpoint = state.tasks.get(run["taskId"], {}).get("state", {}).get("checkpoint") or {}
+    if generation.get("deferred", {}).get("pollAt") != checkpoint.get("pollAt"):
+        found.append(
+            f"{where}: pi.live has {generation.get('deferred')}, the run {checkpoint.get('pollAt')} to poll at"
+        )
+    if len({"message", "retry", "deferred"} & set(generation)) > 1:
+        found.append(f"{where}: the generation shows more than one of its states: {sorted(generation)}")
     calls = _open_calls(state, conversation_id)
     for slot in live.get("tools", []):
         task_id = slot.get("taskId")

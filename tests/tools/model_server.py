@@ -1,165 +1,117 @@
-"""A chat-completions server that plays a script, breaks on demand and keeps no conversation. Standard library only.
+"""A model server that plays a script in three protocols, breaks on demand and keeps no conversation. Standard library only.
 
-    python tests/tools/model_server.py --port 0 --script FILE.json [--log FILE.jsonl] [--strict] [--delay S]
+    python tests/tools/model_server.py --port 0 --script FILE.json [--log FILE.jsonl] [--access-log FILE.jsonl]
+        [--strict] [--sdk] [--delay S] [--until-eof]
 
 prints `PORT n` on its first line and serves until SIGTERM, SIGINT or the end of its stdin when `--until-eof` is given.
-`--log` gets each request body as one JSON line, written before the answer begins. `--strict` answers 400 when
-`tests/tools/strict.py` finds a violation.
+It answers POST /v1/chat/completions, /v1/messages and /v1/responses, GET /v1/models, GET /v1/responses/ID, POST
+/v1/responses/ID/cancel, and for tests GET /state: `{counts, jobs, violations}`.
+
+`--log` gets each body of those three POSTs as one JSON line, written before the answer begins; `--access-log` gets one
+line for every request, `{at, method, path, key}` (seconds, its Idempotency-Key or null). `--strict` answers 400 when
+`tests/tools/strict.py` finds a violation, `--sdk` when the official clients' types do (`tests/tools/sdk.py`).
 
 A script is a list of turns, or `{"turns": [...], "match": {TEXT: [turns], ...}}`, where the first TEXT found in the last
 user message chooses its list. The turn is the number of assistant messages since the last user message of the request,
 so it does not matter how often a client died in between.
 
-A turn: `{"text"?, "thinking"?, "calls"?: [{"name", "args"?, "id"?, "raw"?}], "delay"?, "error"?, "usage"?, "finish"?,
-"done"?, "body"?, "json"?}`. `delay` seconds are spread over it; `error` is an error object sent inside the stream after
-the text; `raw` are arguments as they are; `finish` another finish reason, null for none; `done: false` leaves out
-[DONE]; `body` is the whole body as text, sent as it is; `json` answers with one JSON object instead of a stream.
+A turn: `{"text"?, "thinking"?, "signature"?, "redacted"?, "refusal"?, "calls"?: [{"name", "args"?, "id"?, "raw"?}],
+"blocks"?, "delay"?, "error"?, "failed"?, "usage"?, "finish"?, "done"?, "body"?, "json"?}`. `delay` seconds are spread
+over it; `error` is an error object sent inside the stream after the text; `raw` are arguments as they are; `finish`
+another finish reason, null for none; `done: false` leaves out [DONE] or message_stop; `body` is the whole body as text,
+sent as it is; `json` answers with one JSON object instead of a stream.
+
+`signature` is the thinking's at Anthropic and the `encrypted_content` at Responses (made up when absent, none when
+null), `redacted` the data of a block that hides its thinking. `blocks` is another order, or more of each: a list of
+`{"thinking", "signature"?}`, `{"redacted"}`, `{"text"}`, `{"refusal"}`, `{"call": {...}}`; a list as `thinking` are the
+parts of a summary. `reasoning_text: true` sends reasoning as open models do at Responses. `finish` is the protocol's own
+word or one of stop, length, tool_calls, content_filter; at Responses also completed, incomplete, cancelled or failed
+with `failed: {"code", "message"}`. `usage` is the wire's own or `{input, output, cacheRead, cacheWrite, reasoning}`.
+
+Background answers (Responses with `background: true`) are queued, then in_progress for the first `polls` GETs and until
+`background_delay` seconds are over, then what the turn says. A known Idempotency-Key gets its response again.
 
 Faults of a turn, in the turn itself or, one after the other, in a list `faults`:
-`status` with `body` and `headers` (an error answer) · `cut_after` bytes the body ends in order (`"abrupt": true`:
-without its last chunk) · `reset_after` bytes the connection is reset · `stall` seconds of silence (true: for ever) after
-`stall_after` bytes (default: after the head) · `chunk_bytes` and `chunk_delay` seconds re-chunk the body · `times`: how
-many requests meet the fault (a fault of the turn itself: all; one in `faults`: 1).
+`status` with `body` and `headers` (an error answer; `"late": true`: a background answer has begun nevertheless) ·
+`cut_after` bytes the body ends in order (`"abrupt": true`: without its last chunk) · `reset_after` bytes the connection
+is reset · `stall` seconds of silence (true: for ever) after `stall_after` bytes (default: after the head) · `chunk_bytes`
+and `chunk_delay` seconds re-chunk the body · `times`: how many requests meet the fault (a fault of the turn itself: all;
+one in `faults`: 1). `poll_faults` and `cancel_faults` are such lists for the GETs and cancellations of a background answer.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import json
-import select
 import signal
-import socket
-import struct
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections import Counter
+from collections.abc import Callable
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
 
-PAST_THE_END = "The script has no more turns."
-TOOL_IMAGES = "Images from the tool results above:"
+ROOT = str(Path(__file__).resolve().parents[2])
+if ROOT not in sys.path:
+    sys.path.insert(0, ROOT)
+
+from tests.tools import wire_anthropic, wire_chat, wire_responses  # noqa: E402
+from tests.tools.wire_background import Job, Jobs  # noqa: E402
+from tests.tools.wire_transport import Transport  # noqa: E402
+from tests.tools.wire_turns import PAST_THE_END, TOOL_IMAGES, choose_turn, is_input, text_of  # noqa: E402
+
+__all__ = ["PAST_THE_END", "TOOL_IMAGES", "ModelServer", "choose_turn", "is_input", "text_of"]
+
+WIRES: dict[str, Any] = {wire.PATH: wire for wire in (wire_chat, wire_anthropic, wire_responses)}
 _FAULTS = ("status", "cut_after", "reset_after", "stall", "chunk_bytes", "chunk_delay")
-_FAULT_KEYS = (*_FAULTS, "headers", "abrupt", "stall_after", "times")
-
-
-def text_of(message: dict[str, Any]) -> str:
-    content = message.get("content") or ""
-    if isinstance(content, str):
-        return content
-    return "\n".join(part.get("text", "") for part in content if part.get("type") == "text")
-
-
-def is_input(message: dict[str, Any]) -> bool:
-    """Whether a user message is a person's: images of tools come in one too."""
-    return message.get("role") == "user" and not text_of(message).startswith(TOOL_IMAGES)
-
-
-def choose_turn(script: Any, messages: list[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
-    """The number of the turn and the turn, from the request alone."""
-    last = max((i for i, message in enumerate(messages) if is_input(message)), default=-1)
-    turns = script
-    if isinstance(script, dict):
-        text = text_of(messages[last]) if last >= 0 else ""
-        matches = (turns for key, turns in script.get("match", {}).items() if key in text)
-        turns = next(matches, script.get("turns", []))
-    number = sum(message.get("role") == "assistant" for message in messages[last + 1 :])
-    return number, turns[number] if number < len(turns) else {"text": PAST_THE_END}
-
-
-def deltas(turn: dict[str, Any], prefix: str) -> list[dict[str, Any]]:
-    """The deltas of a turn, in small pieces as a model sends them."""
-    out: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
-    for key, field in (("thinking", "reasoning_content"), ("text", "content")):
-        text = turn.get(key, "")
-        out += [{field: text[i : i + 6]} for i in range(0, len(text), 6)]
-    for index, call in enumerate(turn.get("calls", [])):
-        raw = call.get("raw", json.dumps(call.get("args", {})))
-        head = {"index": index, "id": call.get("id", f"call_{prefix}_{index}"), "type": "function"}
-        out.append({"tool_calls": [{**head, "function": {"name": call["name"], "arguments": ""}}]})
-        out += [
-            {"tool_calls": [{"index": index, "function": {"arguments": raw[i : i + 12]}}]}
-            for i in range(0, len(raw), 12)
-        ]
-    return out
-
-
-def frame(value: Any) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
-
-
-def stream_of(turn: dict[str, Any], body: dict[str, Any], prefix: str) -> list[bytes]:
-    """The frames of a streamed answer."""
-    if "body" in turn:
-        return [turn["body"] if isinstance(turn["body"], bytes) else str(turn["body"]).encode()]
-    head = {"id": f"chatcmpl-{prefix}", "object": "chat.completion.chunk", "created": 0, "model": body.get("model", "")}
-    frames = [
-        frame({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
-        for delta in deltas(turn, prefix)
-    ]
-    if turn.get("error"):
-        error = turn["error"] if isinstance(turn["error"], dict) else {"message": turn["error"], "type": "server_error"}
-        return [*frames, frame({"error": error})]
-    finish = turn.get("finish", "tool_calls" if turn.get("calls") else "stop")
-    if finish is not None:
-        frames.append(frame({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}))
-        frames.append(frame({**head, "choices": [], "usage": usage_of(turn, body)}))
-        if turn.get("done", True):
-            frames.append(b"data: [DONE]\n\n")
-    return frames
-
-
-def usage_of(turn: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
-    if "usage" in turn:
-        return dict(turn["usage"])
-    prompt, output = len(json.dumps(body)) // 4, len(json.dumps([turn.get("text"), turn.get("calls")])) // 4
-    return {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
-
-
-def whole_of(turn: dict[str, Any], body: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """The answer as one `chat.completion` object."""
-    calls = [
-        {
-            "id": call.get("id", f"call_{prefix}_{index}"),
-            "type": "function",
-            "function": {"name": call["name"], "arguments": call.get("raw", json.dumps(call.get("args", {})))},
-        }
-        for index, call in enumerate(turn.get("calls", []))
-    ]
-    message: dict[str, Any] = {"role": "assistant", "content": turn.get("text") or None}
-    if calls:
-        message["tool_calls"] = calls
-    choice = {"index": 0, "message": message, "finish_reason": turn.get("finish", "tool_calls" if calls else "stop")}
-    return {
-        "id": f"chatcmpl-{prefix}", "object": "chat.completion", "created": 0, "model": body.get("model", ""),
-        "choices": [choice], "usage": usage_of(turn, body),
-    }  # fmt: skip
+_FAULT_KEYS = (*_FAULTS, "headers", "late", "abrupt", "stall_after", "times")
+_CREATED = "2026-01-01T00:00:00Z"
 
 
 class ModelServer:
     """The server in this process, in threads of its own: `with ModelServer([{"text": "hi"}]) as server: server.base_url`.
 
-    `requests` are the bodies received, `times` when (monotonic seconds), `headers` the headers of each; `opened` counts
-    the answers begun and `closed` the ones whose client hung up before their end.
+    `requests` are the bodies received, `apis` their protocols, `times` when (monotonic seconds), `headers` the headers of
+    each; `opened` counts the answers begun and `closed` the ones whose client hung up before their end. `counts` has
+    `post`, `get` and `cancel` of /v1/responses and `created` background answers, which are in `jobs`; `accesses` are the
+    lines of the access log. `sdk_allow` are extensions that `sdk` lets pass (see sdk.py).
     """
 
     def __init__(
-        self, script: Any, *, port: int = 0, log: str | Path | None = None, strict: bool = False, delay: float = 0.0
+        self,
+        script: Any,
+        *,
+        port: int = 0,
+        log: str | Path | None = None,
+        access_log: str | Path | None = None,
+        strict: bool = False,
+        sdk: bool = False,
+        sdk_allow: tuple[str, ...] = (),
+        delay: float = 0.0,
+        models: tuple[str, ...] = ("scripted-model",),
     ) -> None:
         self.script = script
+        self.models = models
         self.requests: list[dict[str, Any]] = []
+        self.apis: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
+        self.accesses: list[dict[str, Any]] = []
         self.violations: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.jobs = Jobs()
         self.opened = 0
         self.closed = 0
         self.delay = delay
         self.lock = threading.Lock()
         self.stopping = threading.Event()
         self._log = Path(log) if log else None
-        self._check = _strict_check() if strict else None
+        self._access_log = Path(access_log) if access_log else None
+        self._checks = [*(_strict_checks() if strict else ()), *(_sdk_checks(sdk_allow) if sdk else ())]
+        self._sent: dict[tuple[str, str], list[list[dict[str, Any]]]] = {}  # by protocol and model
         self._met: dict[str, int] = {}
         server = self
 
@@ -187,7 +139,18 @@ class ModelServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def received(self, raw: bytes, headers: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
+    def accessed(self, method: str, path: str, key: str | None) -> None:
+        """Log a request of any kind."""
+        row = {"at": time.time(), "method": method, "path": path, "key": key}
+        with self.lock:
+            self.accesses.append(row)
+            if self._access_log is not None:
+                with self._access_log.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+
+    def received(
+        self, raw: bytes, headers: dict[str, str], api: str = wire_chat.API
+    ) -> tuple[dict[str, Any], list[str]]:
         """Log the body, then judge it."""
         body = json.loads(raw)
         with self.lock:
@@ -195,11 +158,27 @@ class ModelServer:
                 with self._log.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(body, ensure_ascii=False) + "\n")
             self.requests.append(body)
+            self.apis.append(api)
             self.headers.append(headers)
             self.times.append(time.monotonic())
-            found = self._check(raw) if self._check is not None else []
+            sent = self._sent.get((api, body.get("model", "")), [])
+            found = [line for check in self._checks for line in check(api, raw, headers, sent)]
             self.violations += found
         return body, found
+
+    def sending(self, api: str, model: str, blocks: list[dict[str, Any]]) -> None:
+        """Remember what a model says, for the rule that its signed thinking comes back as it was."""
+        with self.lock:
+            self._sent.setdefault((api, model), []).append(blocks)
+
+    def count(self, name: str) -> None:
+        with self.lock:
+            self.counts[name] += 1
+
+    def state(self) -> dict[str, Any]:
+        """For a test in another process."""
+        with self.lock:
+            return {"counts": dict(self.counts), "jobs": self.jobs.report(), "violations": list(self.violations)}
 
     def fault(self, turn: dict[str, Any], key: str) -> dict[str, Any]:
         """The fault this request meets; {} for none."""
@@ -230,25 +209,25 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _HungUp(Exception):
-    pass
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Transport):
     owner: ModelServer
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
 
     def do_GET(self) -> None:
-        if self.path == "/v1/models":
-            self._json(200, {"object": "list", "data": [{"id": "scripted-model", "object": "model"}]})
-        elif self.path == "/health":
-            self._json(200, {"status": "ok"})
+        path = self.path.partition("?")[0]
+        self.owner.accessed("GET", self.path, self.headers.get("idempotency-key"))
+        if path == "/v1/models":
+            self.send_json(200, self._models())
+        elif path == "/health":
+            self.send_json(200, {"status": "ok"})
+        elif path == "/state":
+            self.send_json(200, self.owner.state())
+        elif path.startswith(f"{wire_responses.PATH}/"):
+            self.owner.count("get")
+            job = self._job(path.removeprefix(f"{wire_responses.PATH}/"))
+            if job is not None:
+                self._about(job, self.owner.jobs.poll, "poll_faults")
         else:
-            self._json(404, {"error": {"message": f"no {self.path}", "type": "not_found_error"}})
+            self.send_json(404, self._wire().error_of(404, f"no {self.path}"))
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length", 0))
@@ -256,128 +235,181 @@ class _Handler(BaseHTTPRequestHandler):
         if len(raw) < length:  # the client died in the middle of asking
             self.close_connection = True
             return
-        if self.path != "/v1/chat/completions":
-            self._json(404, {"error": {"message": f"no {self.path}", "type": "not_found_error"}})
+        path = self.path.partition("?")[0]
+        key = self.headers.get("idempotency-key")
+        self.owner.accessed("POST", self.path, key)
+        if path.startswith(f"{wire_responses.PATH}/") and path.endswith("/cancel"):
+            self.owner.count("cancel")
+            job = self._job(path.removeprefix(f"{wire_responses.PATH}/").removesuffix("/cancel"))
+            if job is not None:
+                self._about(job, self.owner.jobs.cancel, "cancel_faults")
             return
+        wire = self._wire()
+        if path not in WIRES:
+            self.send_json(404, wire.error_of(404, f"no {self.path}"))
+            return
+        if wire is wire_responses:
+            self.owner.count("post")
         try:
-            body, violations = self.owner.received(raw, {k.lower(): v for k, v in self.headers.items()})
+            body, violations = self.owner.received(raw, {k.lower(): v for k, v in self.headers.items()}, wire.API)
         except ValueError as error:
-            self._json(400, {"error": {"message": f"no JSON: {error}", "type": "invalid_request_error"}})
+            self.send_json(400, wire.error_of(400, f"no JSON: {error}"))
             return
         if violations:
-            self._json(400, {"error": {"message": "; ".join(violations), "type": "invalid_request_error"}})
+            self.send_json(400, wire.error_of(400, "; ".join(violations)))
             return
-        messages = body.get("messages", [])
+        messages = wire.messages_of(body)
         number, turn = choose_turn(self.owner.script, messages)
-        digest = hashlib.sha256(json.dumps(messages, sort_keys=True).encode()).hexdigest()[:8]
+        digest = hashlib.sha256(wire.describe(body).encode()).hexdigest()[:8]
         prefix = f"{len(messages)}_{number}_{digest}"
         fault = self.owner.fault(turn, prefix)
+        background = wire is wire_responses and body.get("background") and not body.get("stream")
+        if background and ("status" not in fault or fault.get("late")):
+            job = self._begin(turn, body, prefix, key or "")
+            if job is None:
+                return
+            if "status" not in fault:
+                self.send_whole(job.state(), fault)
+                return
         if "status" in fault:
-            self._json(fault["status"], fault.get("body", {}), fault.get("headers"))
+            default = {} if wire is wire_chat else wire.error_of(fault["status"], f"scripted {fault['status']}")
+            self.send_json(fault["status"], fault.get("body", default), fault.get("headers"))
             return
-        self._answer(turn, fault, body, prefix)
+        self._answer(wire, turn, fault, body, prefix)
 
-    def _answer(self, turn: dict[str, Any], fault: dict[str, Any], body: dict[str, Any], prefix: str) -> None:
+    def _wire(self) -> Any:
+        """The protocol that is spoken here: errors have its shape."""
+        path = self.path.partition("?")[0]
+        if "anthropic-version" in self.headers:
+            return WIRES.get(path, wire_anthropic)
+        return WIRES.get(path, wire_chat)
+
+    def _models(self) -> dict[str, Any]:
+        if self._wire() is wire_anthropic:
+            data = [
+                {"type": "model", "id": id, "display_name": id, "created_at": _CREATED, "lifecycle": "active"}
+                for id in self.owner.models
+            ]
+            return {
+                "data": data,
+                "has_more": False,
+                "first_id": data[0]["id"] if data else None,
+                "last_id": data[-1]["id"] if data else None,
+            }
+        data = [{"id": id, "object": "model", "created": 0, "owned_by": "scripted"} for id in self.owner.models]
+        return {"object": "list", "data": data}
+
+    def _begin(self, turn: dict[str, Any], body: dict[str, Any], prefix: str, key: str) -> Job | None:
+        """The background answer of this POST, the one it has already with a known key; None when refused."""
+        known = self.owner.jobs.known(key)
+        if known is not None and known.body != body:
+            self.send_json(
+                400, wire_responses.error_of(400, f"the idempotency key {key!r} was used for another request")
+            )
+            return None
+        if known is None:
+            self.owner.count("created")
+        return self.owner.jobs.begin(turn, body, prefix, key)
+
+    def _job(self, job_id: str) -> Job | None:
+        """The background answer; None when it is unknown, which is answered here."""
+        job = self.owner.jobs.get(job_id)
+        if job is None:
+            self.send_json(404, wire_responses.error_of(404, f"Response with id {job_id!r} not found."))
+        return job
+
+    def _about(self, job: Job, ask: Callable[[Job], dict[str, Any]], faults: str) -> None:
+        """Answer with the state of a background answer, or as the fault says."""
+        fault = self.owner.fault({"faults": job.turn.get(faults, [])}, f"{job.id} {faults}")
+        if "status" in fault:
+            default = wire_responses.error_of(fault["status"], f"scripted {fault['status']}")
+            self.send_json(fault["status"], fault.get("body", default), fault.get("headers"))
+            return
+        state = ask(job)
+        if state["status"] not in ("queued", "in_progress"):
+            self.owner.sending(wire_responses.API, state["model"], state["output"])
+        self.send_whole(state, fault)
+
+    def _answer(
+        self, wire: Any, turn: dict[str, Any], fault: dict[str, Any], body: dict[str, Any], prefix: str
+    ) -> None:
         with self.owner.lock:
             self.owner.opened += 1
+        if sent := wire.sent_of(turn, body, prefix):
+            self.owner.sending(wire.API, body.get("model", ""), sent)
+        delay = float(turn.get("delay", self.owner.delay))
         try:
             if turn.get("json") or not body.get("stream"):
-                self._wait(float(turn.get("delay", self.owner.delay)))
-                self._json(200, turn["json"] if isinstance(turn.get("json"), dict) else whole_of(turn, body, prefix))
+                self.wait(delay)
+                given = turn["json"] if isinstance(turn.get("json"), dict) else wire.whole_of(turn, body, prefix)
+                self.send_whole(given, fault)
                 return
-            self.send_response(200)
-            self.send_header("content-type", turn.get("content_type", "text/event-stream"))
-            self.send_header("transfer-encoding", "chunked")
-            self.end_headers()
-            self._frames(stream_of(turn, body, prefix), fault, float(turn.get("delay", self.owner.delay)))
+            self.send_head(turn.get("content_type", "text/event-stream"))
+            self.send_frames(_raw_body(turn) or wire.stream_of(turn, body, prefix), fault, delay)
             self.wfile.write(b"0\r\n\r\n")
-        except (OSError, _HungUp):
+        except OSError:
             self.close_connection = True
             with self.owner.lock:
                 self.owner.closed += 1
 
-    def _frames(self, frames: list[bytes], fault: dict[str, Any], delay: float) -> None:
-        size = fault.get("chunk_bytes")
-        pause = fault.get("chunk_delay", 0.0) if size else delay / max(1, len(frames))
-        data = b"".join(frames)
-        pieces = [data[i : i + size] for i in range(0, len(data), size)] if size else frames
-        marks = {name: int(fault[name]) for name in ("cut_after", "reset_after") if name in fault}
-        if "stall" in fault:
-            marks["stall"] = int(fault.get("stall_after", 0))
-        sent = 0
-        for piece in pieces:
-            for name, mark in sorted(marks.items(), key=lambda item: item[1]):
-                if sent <= mark <= sent + len(piece):
-                    self._send(piece[: mark - sent])
-                    piece, sent = piece[mark - sent :], mark
-                    del marks[name]
-                    if self._break(name, fault):
-                        return
-            self._send(piece)
-            sent += len(piece)
-            self._wait(pause)
 
-    def _break(self, name: str, fault: dict[str, Any]) -> bool:
-        """Do what the fault says; true when the body ends here."""
-        if name == "stall":
-            self._wait(1e9 if fault["stall"] is True else float(fault["stall"]))
-            return False
-        if name == "reset_after":
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
-            raise ConnectionResetError
-        if fault.get("abrupt"):
-            with contextlib.suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-            raise ConnectionResetError
-        return True
-
-    def _send(self, piece: bytes) -> None:
-        if piece:
-            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
-
-    def _wait(self, seconds: float) -> None:
-        """Wait, noticing at once when the client hangs up or the server stops."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            if self.owner.stopping.is_set():
-                raise _HungUp
-            readable, _, _ = select.select([self.connection], [], [], min(left, 0.05))
-            if readable and not self.connection.recv(1, socket.MSG_PEEK):
-                raise _HungUp
-
-    def _json(self, status: int, value: Any, headers: dict[str, str] | None = None) -> None:
-        data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
-        self.send_response(status)
-        given = {key.lower(): text for key, text in (headers or {}).items()}
-        kind = "text/plain" if isinstance(value, str) else "application/json"
-        for key, text in {"content-type": kind, "content-length": str(len(data)), **given}.items():
-            self.send_header(key, text)
-        self.end_headers()
-        self.wfile.write(data)
+def _raw_body(turn: dict[str, Any]) -> list[bytes] | None:
+    """The whole body when the script writes it itself."""
+    if "body" not in turn:
+        return None
+    return [turn["body"] if isinstance(turn["body"], bytes) else str(turn["body"]).encode()]
 
 
-def _strict_check() -> Any:
-    """`check_openai`; its absence is an error, but only for those who ask for strictness."""
-    root = str(Path(__file__).resolve().parents[2])
-    if root not in sys.path:
-        sys.path.insert(0, root)
-    from tests.tools.strict import check_openai
+def _strict_checks() -> list[Callable[..., list[str]]]:
+    """The strict rules of each protocol; their absence is an error, but only for those who ask for strictness."""
+    from tests.tools.strict import check_anthropic, check_openai, check_responses
 
-    return check_openai
+    def check(api: str, raw: bytes, headers: dict[str, str], sent: list[Any]) -> list[str]:
+        if api == wire_chat.API:
+            return check_openai(raw)
+        if api == wire_responses.API:
+            return check_responses(raw, sent)
+        found = [] if headers.get("anthropic-version") else ["[0] no anthropic-version header"]
+        return found + check_anthropic(raw, sent)
+
+    return [check]
+
+
+def _sdk_checks(allow: tuple[str, ...]) -> list[Callable[..., list[str]]]:
+    """The official clients' types, imported now: it takes seconds."""
+    from tests.tools.sdk import APIS, check_request
+
+    for api in APIS:
+        check_request(api, {})
+
+    def check(api: str, raw: bytes, headers: dict[str, str], sent: list[Any]) -> list[str]:
+        return [f"[sdk] {line}" for line in check_request(api, raw, allow)]
+
+    return [check]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="a scripted chat-completions server")
+    parser = argparse.ArgumentParser(description="a scripted model server")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--script", required=True)
     parser.add_argument("--log")
+    parser.add_argument("--access-log")
     parser.add_argument("--strict", action="store_true")
+    parser.add_argument("--sdk", action="store_true")
+    parser.add_argument("--sdk-allow", action="append", default=[], metavar="PATH")
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--until-eof", action="store_true", help="also end when stdin ends")
     options = parser.parse_args(arguments)
-    script = json.loads(Path(options.script).read_text("utf-8"))
-    server = ModelServer(script, port=options.port, log=options.log, strict=options.strict, delay=options.delay)
+    server = ModelServer(
+        json.loads(Path(options.script).read_text("utf-8")),
+        port=options.port,
+        log=options.log,
+        access_log=options.access_log,
+        strict=options.strict,
+        sdk=options.sdk,
+        sdk_allow=tuple(options.sdk_allow),
+        delay=options.delay,
+    )
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())

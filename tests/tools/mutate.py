@@ -22,24 +22,28 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from durable_tui.harness import (
+    attempt,
     cleanup,
     context,
     conversation,
     generation,
     inbox,
+    partial,
     recovery,
+    rounds,
     scheduler,
     settle,
     tasks,
     toolcall,
 )
+from durable_tui.models.provider import ModelError
 from durable_tui.session import documents
 from durable_tui.storage import MemoryStorage
 from tests.scenarios import test_prefixes as prefixes
 
 Mutation = Callable[[], "contextlib.AbstractContextManager[Any]"]
 LIMIT = 45.0  # seconds for one mutation; unchanged the check takes a few
-CHECKED = ("plain", "streaming", "parallel", "sequential", "queue", "retry", "abort", "terminate", "owned")
+CHECKED = ("plain", "streaming", "parallel", "sequential", "queue", "retry", "abort", "deferred", "terminate", "owned")
 
 
 @contextlib.contextmanager
@@ -95,7 +99,7 @@ def results_in_order_of_arrival() -> Any:
 
 def partial_is_lost() -> Any:
     """A partial left by a dead attempt stays in pi.live and never becomes an entry."""
-    nothing = mock.Mock(return_value=None)
+    nothing = mock.AsyncMock(return_value=None)
     return _all(
         mock.patch.object(cleanup, "close_partial", nothing), mock.patch.object(generation, "close_partial", nothing)
     )
@@ -108,7 +112,8 @@ def inputs_stay_placed() -> Any:
         for key in ("run", "generation", "tools"):
             scene.live.pop(key, None)
 
-    return _all(*(mock.patch.object(module, "settle_inputs", only_live) for module in (generation, cleanup)))
+    modules = (attempt, rounds, generation, cleanup)
+    return _all(*(mock.patch.object(module, "settle_inputs", only_live) for module in modules))
 
 
 def queue_loses_an_item() -> Any:
@@ -120,9 +125,24 @@ def queue_loses_an_item() -> Any:
             del scene.items[0]
         return apply(scene, at)
 
-    return _all(
-        mock.patch.object(inbox, "apply_boundary", losing), mock.patch.object(generation, "apply_boundary", losing)
-    )
+    return _all(*(mock.patch.object(module, "apply_boundary", losing) for module in (inbox, attempt, rounds)))
+
+
+def answers_are_asked_for_anew() -> Any:
+    """The handle of an answer made in the background is not stored: a restarted run has to ask for another one."""
+
+    async def polling(context: Any, deferred: Any) -> None:
+        task = await attempt.load_attempt(context)
+        reply: Any = deferred
+        while not isinstance(reply, dict):
+            listening = attempt.listen(
+                context.kernel.models.poll(task.request, dict(deferred.handle)), partial.Partial(task.model, 0)
+            )
+            with contextlib.suppress(ModelError):
+                reply = await listening
+        await attempt.answered(context, task, reply, task.call_ids)
+
+    return mock.patch.object(generation, "start_polling", polling)
 
 
 def request_ids_are_forgotten() -> Any:
@@ -193,7 +213,8 @@ def commits_reuse_a_seq() -> Any:
 
 MUTATIONS: list[Mutation] = [
     intent_after_effect, unsafe_runs_again, no_synthetic_results, aborted_answers_are_sent, results_in_order_of_arrival,
-    partial_is_lost, inputs_stay_placed, queue_loses_an_item, request_ids_are_forgotten, no_verdicts,
+    partial_is_lost, inputs_stay_placed, queue_loses_an_item, answers_are_asked_for_anew, request_ids_are_forgotten,
+    no_verdicts,
     waiters_are_not_woken, outcomes_are_not_held, documents_lose_ops, result_and_slot_are_two_commits,
     commits_reuse_a_seq,
 ]  # fmt: skip

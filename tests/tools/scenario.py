@@ -52,6 +52,7 @@ class Rig:
     extensions: list[Extension] = field(default_factory=list)
     record: bool = False
     now: Callable[[], int] | None = None
+    agent: dict[str, str] = field(default_factory=lambda: dict(AGENT))
     provider: StrictScripted = field(init=False)
     storage: Any = None
     harness: Harness = field(init=False)
@@ -81,7 +82,7 @@ class Rig:
             settings=self.settings,
             now=self.now,
         )
-        self.root = await self.harness.root(agent=AGENT)
+        self.root = await self.harness.root(agent=self.agent)
         return self
 
     async def kill(self) -> None:

@@ -26,6 +26,7 @@ from durable_tui.host.opening import Host, Opened
 from durable_tui.host.paths import Paths
 from durable_tui.host.prompt import PromptExtension
 from durable_tui.host.settings import Config
+from durable_tui.models import Offer
 from durable_tui.models.provider import Finished, Model, ModelRequest, StreamEvent
 from durable_tui.storage import MemoryStorage, SqliteStorage, identity
 from durable_tui.storage import memory as memory_module
@@ -34,6 +35,7 @@ from durable_tui.storage.records import OwnerRow
 from durable_tui.tools import CodingTools
 from tests.tools.scenario import wait_until
 from tests.tools.strict_provider import Script, StrictScripted, Turn
+from tests.tools.ui_fakes import ANSWERED
 
 START = 1_789_987_260_000  # 2026-09-21 10:41:00 UTC, in milliseconds
 CWD = "/home/me/src/app"
@@ -200,6 +202,15 @@ class Player(StrictScripted):
     def resolve(self, name: str) -> Model:
         model = super().resolve(name)
         return Model(model.provider, model.model_id, model.api, context_window=128_000)
+
+    def listing(self, *, ask: bool = True) -> tuple[Offer, ...]:
+        return ANSWERED
+
+    def default(self, *, ask: bool = True) -> str:
+        return "openai/gpt-5.2"
+
+    def problem(self, name: str) -> str | None:
+        return None
 
     async def _play(self, request: ModelRequest, turn: Turn) -> AsyncIterator[StreamEvent]:
         async for event in super()._play(request, turn):

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from durable_tui.models.chat_request import build_request
-from durable_tui.models.known import Quirks
+from durable_tui.models import anthropic_request, chat_request, responses_request
+from durable_tui.models.known import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, Quirks
 from durable_tui.models.messages import AssistantMessage, StopReason
-from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelError, ModelRequest, StreamEvent
+from durable_tui.models.provider import (
+    BlockDelta,
+    BlockStart,
+    Deferred,
+    Finished,
+    Model,
+    ModelError,
+    ModelRequest,
+    StreamEvent,
+)
 from tests.tools.effects import until
-from tests.tools.strict import check_neutral, check_openai
+from tests.tools.strict import check_anthropic, check_neutral, check_openai, check_responses
 
 
 @dataclass(slots=True)
@@ -27,6 +37,7 @@ class Turn:
 
     `delay` seconds pass before the first event, `pace` between deltas; `error` is raised after `error_after` deltas;
     `cut` ends the stream there without its terminal event. `hold` is awaited before the terminal event.
+    With `defer` the answer is made in the background: so many polls, `after` seconds apart, come too early.
     """
 
     text: str = ""
@@ -43,17 +54,34 @@ class Turn:
     stop: StopReason | None = None
     ids: Sequence[str] | None = None
     usage: dict[str, Any] | None = None
+    defer: int | None = None
+    after: float = 0.0
+
+
+WIRES: dict[str, tuple[Callable[[ModelRequest, Quirks], dict[str, Any]], Callable[[dict[str, Any]], list[str]]]] = {
+    OPENAI_CHAT: (chat_request.build_request, check_openai),
+    OPENAI_RESPONSES: (responses_request.build_request, check_responses),
+    ANTHROPIC: (anthropic_request.build_request, check_anthropic),
+}
 
 
 def judge(request: ModelRequest, sent: Sequence[Sequence[dict[str, Any]]] = (), *, sendable: bool = True) -> list[str]:
-    """Violations of a request and of what our Chat Completions adapter makes of it.
+    """Violations of a request and of what our adapters make of it, for each protocol.
 
-    Filling blanks (rule 5) is the adapter's work, so there the wire's own body is judged.
+    Each judges the history as another provider's and as its own. Filling blanks (rule 5) is the adapters' work, so there
+    the wire's own body is judged.
     """
     found = [line for line in check_neutral(request, sent, sendable=sendable) if not line.startswith("[5]")]
-    if request.messages:
-        wire = check_openai(build_request(request, Quirks()))
-        found += [f"{line} (on the wire)" for line in wire if sendable or "ends in an assistant" not in line]
+    for api, (build, check) in WIRES.items() if request.messages else ():
+        model = dataclasses.replace(request.model, api=api)
+        for own in (False, True):
+            messages = [{**m, "api": api} if own and m["role"] == "assistant" else m for m in request.messages]
+            wire = check(build(dataclasses.replace(request, model=model, messages=messages), Quirks()))
+            found += [
+                f"{line} (on the wire, {api}{', its own' if own else ''})"
+                for line in wire
+                if sendable or "ends in an assistant" not in line
+            ]
     return found
 
 
@@ -70,6 +98,11 @@ def call(*calls: tuple[str, dict[str, Any]], text: str = "", **options: Any) -> 
     return Turn(text=text, calls=calls, **options)
 
 
+def response_id(request: ModelRequest) -> str:
+    """The answer that a request asks for in the background: another sending of the same attempt means the same one."""
+    return f"response {request.key}"
+
+
 def turn_index(request: ModelRequest) -> int:
     """How many assistant messages the request holds: the number of the turn that comes next."""
     return sum(1 for message in request.messages if message.get("role") == "assistant")
@@ -81,6 +114,7 @@ class StrictScripted:
 
     `faults` maps a request's number (1, 2, … as this object counts them) to what is raised instead of an answer.
     A violation is kept in `violations` and raised as a `bad_request`, so a scenario fails by its outcome as well.
+    `posts`, `polls` and `cancels` are the ids of the deferred answers that were asked for, looked for and cancelled.
     """
 
     script: Script
@@ -91,6 +125,13 @@ class StrictScripted:
     requests: list[ModelRequest] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     sent: list[list[dict[str, Any]]] = field(default_factory=list)
+    poll_faults: dict[int, ModelError] = field(default_factory=dict)
+    before_poll: Callable[[int], Awaitable[None]] | None = None
+    before_cancel: Callable[[int], Awaitable[None]] | None = None
+    posts: list[str] = field(default_factory=list)
+    polls: list[str] = field(default_factory=list)
+    cancels: list[str] = field(default_factory=list)
+    too_early: dict[str, int] = field(default_factory=dict)
     active: int = 0
     most_active: int = 0
     closed: bool = False
@@ -118,10 +159,53 @@ class StrictScripted:
             if fault is not None:
                 raise fault
             turn = await self._turn(request)
+            if turn.defer is not None:
+                yield await self._accept(request, turn)
+                return
             async for event in self._play(request, turn):
                 yield event
         finally:
             self.active -= 1
+
+    async def _accept(self, request: ModelRequest, turn: Turn) -> Deferred:
+        wanted = response_id(request)
+        if wanted in self.polls:
+            self.violations.append(f"{wanted}: asked for anew although its handle was stored")
+        self.posts.append(wanted)
+        await asyncio.sleep(turn.delay)
+        return Deferred({"id": wanted}, turn.after)
+
+    async def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
+        """One look for an answer made in the background; who opened the session again has its handle alone."""
+        self.polls.append(handle["id"])
+        number = len(self.polls)
+        self.active += 1
+        try:
+            if handle != {"id": response_id(request)}:
+                self.violations.append(f"poll {number}: {handle} is not what {request.key} asked for")
+            self.violations += [f"poll {number}: {line}" for line in judge(request, self.sent)]
+            if self.before_poll is not None:
+                await self.before_poll(number)
+            if number in self.poll_faults:
+                raise self.poll_faults[number]
+            turn = await self._turn(request)
+            early = self.too_early.get(handle["id"], 0)
+            if handle["id"] in self.cancels:
+                raise ModelError("the answer was cancelled", "refused")
+            if turn.defer is not None and early < turn.defer:
+                self.too_early[handle["id"]] = early + 1
+                yield Deferred(handle, turn.after)
+                return
+            async for event in self._play(request, dataclasses.replace(turn, delay=0.0)):
+                yield event
+        finally:
+            self.active -= 1
+
+    async def cancel(self, provider: str, handle: dict[str, Any]) -> None:
+        """End an answer, as `Models.cancel` does."""
+        self.cancels.append(handle["id"])
+        if self.before_cancel is not None:
+            await self.before_cancel(len(self.cancels))
 
     async def close(self) -> None:
         self.closed = True
@@ -130,6 +214,11 @@ class StrictScripted:
         """Until `count` requests were made. Ten seconds at most."""
         async with asyncio.timeout(10):
             await until(lambda: len(self.requests) >= count)
+
+    async def wait_polls(self, count: int) -> None:
+        """Until `count` looks for a deferred answer were made. Ten seconds at most."""
+        async with asyncio.timeout(10):
+            await until(lambda: len(self.polls) >= count)
 
     async def _turn(self, request: ModelRequest) -> Turn:
         index = turn_index(request)

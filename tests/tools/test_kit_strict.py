@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.models.provider import Finished, Model, ModelError, ModelRequest
+from durable_tui.models.provider import Deferred, Finished, Model, ModelError, ModelRequest
 from tests.tools.strict import check_anthropic, check_neutral, check_openai
 from tests.tools.strict_provider import StrictScripted, call, say
 
@@ -209,7 +209,11 @@ def used(call_id: str) -> dict[str, Any]:
 
 
 def anthropic(*messages: tuple[str, Any]) -> dict[str, Any]:
-    return {"model": "m", "messages": [{"role": role, "content": content} for role, content in messages]}
+    return {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [{"role": role, "content": content} for role, content in messages],
+    }
 
 
 def test_anthropic_results_come_first_in_one_user_message() -> None:
@@ -265,3 +269,21 @@ async def test_a_scripted_fault_is_raised(make: Callable[[], Any]) -> None:
 async def test_a_cut_stream_has_no_terminal_event() -> None:
     events = await _drain(StrictScripted([say("abcdef", chunks=3, cut=2)]), request(user()))
     assert not any(isinstance(event, Finished) for event in events) and len(events) == 3
+
+
+async def test_a_deferred_turn_is_ready_after_its_polls_and_may_not_be_asked_for_anew() -> None:
+    provider = StrictScripted([say("made", defer=2, after=3.0)])
+    asked = request(user(), key="k")
+    [deferred] = await _drain(provider, asked)
+    assert isinstance(deferred, Deferred) and deferred.after == 3.0
+    for ready in (False, False, True, True):
+        events = [event async for event in provider.poll(asked, deferred.handle)]
+        assert isinstance(events[-1], Finished) is ready
+    assert provider.violations == [] and provider.posts == [deferred.handle["id"]] and len(provider.polls) == 4
+    await _drain(provider, asked)
+    assert len(provider.violations) == 1 and "anew" in provider.violations[0]
+    assert [event async for event in provider.poll(request(user(), key="other"), deferred.handle)]
+    assert len(provider.violations) == 2, "the handle belongs to another request"
+    await provider.cancel("strict", deferred.handle)
+    with pytest.raises(ModelError, match="cancelled"):
+        [event async for event in provider.poll(asked, deferred.handle)]

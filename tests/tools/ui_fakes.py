@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,10 @@ from typing import Any
 
 from durable_tui.delta import apply_ops, freeze
 from durable_tui.harness.extension import Registry
+from durable_tui.host.opening import Host
+from durable_tui.host.paths import Paths
+from durable_tui.host.settings import Config
+from durable_tui.models import Model, Offer, ProviderInfo
 
 START = 1_790_000_000_000  # a fixed time in milliseconds
 
@@ -189,12 +194,72 @@ class FakeStorage:
     epoch: int = 2
 
 
+def provider_info(name: str, *, near: bool = False, problem: str | None = None) -> ProviderInfo:
+    return ProviderInfo(
+        name, "openai-chat", "http://x.test/v1", f"{name.upper()}_KEY", None, near, False, problem, near
+    )
+
+
+def model(name: str, window: int | None = None, prices: tuple[float, float] | None = None, **more: Any) -> Model:
+    provider, _, model_id = name.partition("/")
+    price = {"input": prices[0], "output": prices[1]} if prices else None
+    return Model(provider, model_id, "openai-chat", context_window=window, prices=price, **more)
+
+
+OFFERS = (
+    Offer(
+        provider_info("openai"),
+        (
+            model("openai/gpt-5.2", 400_000, (1.75, 14.0)),
+            model("openai/gpt-5.4-mini", 400_000, (0.25, 2.0)),
+            model("openai/o3", 200_000, (2.0, 8.0), tools=False),
+        ),
+    ),
+    Offer(provider_info("anthropic"), why="no key; set the environment variable ANTHROPIC_API_KEY"),
+    Offer(
+        provider_info("deepseek"),
+        (model("deepseek/deepseek-chat", 128_000, (0.28, 0.42)), model("deepseek/deepseek-reasoner", 128_000)),
+    ),
+    Offer(provider_info("ollama", near=True), asked=False),
+    Offer(provider_info("llama.cpp", near=True), asked=False),
+    Offer(provider_info("box")),
+)
+ANSWERED = (
+    *OFFERS[:3],
+    Offer(provider_info("ollama", near=True), (model("ollama/qwen3:8b", 32_768), model("ollama/llama3.2:3b"))),
+    Offer(
+        provider_info("llama.cpp", near=True),
+        why="no server answers at http://127.0.0.1:8080/v1; start it: llama-server -m MODEL.gguf",
+    ),
+    OFFERS[5],
+)
+
+
 class FakeModels:
-    def known(self) -> list[Any]:
-        return []
+    """Lists OFFERS; once it is let `answer`, asking the servers near by gives ANSWERED. `learned` notes names."""
+
+    def __init__(self) -> None:
+        self.answer = threading.Event()
+        self.learned: list[str] = []
+
+    def listing(self, *, ask: bool = True) -> tuple[Offer, ...]:
+        return ANSWERED if ask and self.answer.wait(30) else OFFERS
+
+    def default(self, *, ask: bool = True) -> str | None:
+        return "openai/gpt-5.2"
 
     def problem(self, name: str) -> str | None:
-        return None if "/" in name else "is not of the form PROVIDER/MODEL"
+        if "/" not in name:
+            return "is not of the form PROVIDER/MODEL"
+        if name.partition("/")[0] in ("openai", "deepseek", "box"):
+            return None
+        return f"there is no provider {name.partition('/')[0]!r}"
+
+    def learn(self, name: str) -> None:
+        self.learned.append(name)
+
+    def resolve(self, name: str) -> Model:
+        return model(name)
 
 
 @dataclass
@@ -207,6 +272,7 @@ class FakeOpened:
     storage: FakeStorage = field(default_factory=FakeStorage)
     registry: Registry = field(default_factory=Registry)
     models: FakeModels = field(default_factory=FakeModels)
+    host: Host = field(default_factory=lambda: Host(Paths.under(Path("/home/me")), Config(), {}))
     session: dict[str, Any] = field(default_factory=lambda: {"cwd": "/home/me/src/app"})
     warnings: list[str] = field(default_factory=list)
     closed: int = 0
