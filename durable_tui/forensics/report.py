@@ -10,6 +10,7 @@ from typing import Any
 
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
+from durable_tui.models.usage import cost_text, tokens_text
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import ConversationRecord, SubmissionRecord, TaskRecord
 
@@ -149,8 +150,8 @@ def header(report: Report) -> list[tuple[str, str]]:
     found = [("session", info.id), ("file", str(Path(info.path))), ("directory", info.cwd), ("state", info.state)]
     if info.model:
         found.append(("model", info.model))
-    if info.cost is not None:
-        found.append(("cost", f"${info.cost:.4f}"))
+    if info.usage:
+        found += [("tokens", tokens_text(info.usage)), ("cost", cost_text(info.usage))]
     found += [("made", clock(info.created_at)), ("last commit", clock(info.updated_at))]
     if info.owner:
         found.append(("owner", f"pid {info.owner['pid']} on {info.owner['host']}"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from durable_tui.harness.documents import INBOX
 from durable_tui.harness.inbox import Scene, load_scene, settle_inputs
 from durable_tui.harness.partial import ended_partial
+from durable_tui.harness.usage import record_usage
 from durable_tui.session import Transaction
 from durable_tui.storage.records import TaskRecord
 
@@ -22,7 +23,7 @@ async def clean_up(
         scene = await load_scene(kernel, tx, record["conversationId"])
         run = scene.live.get("run")
         if run is not None and run["taskId"] == record["id"]:
-            close_partial(scene, record["id"])
+            await close_partial(scene, record["id"])
             settle_inputs(scene, reason=reason, detail=detail)
     elif record["kind"] == "pi.tool":
         scene = await load_scene(kernel, tx, record["conversationId"])
@@ -39,13 +40,15 @@ def find_slot(scene: Scene, task_id: int) -> Any:
     return None
 
 
-def close_partial(scene: Scene, task_id: int, *, reason: str = "aborted") -> int | None:
+async def close_partial(scene: Scene, task_id: int, *, reason: str = "aborted") -> int | None:
     """Turn a stored partial answer into an aborted assistant entry; None when there is none (contract 9)."""
     generation = scene.live.get("generation")
     if generation is None or "message" not in generation:
         return None
     message = ended_partial(generation["message"], reason)
     entry = scene.tx.append(scene.conversation_id, "pi.assistant", model=[message], by_task=task_id)
+    name = f"{message['provider']}/{message['model']}"
+    await record_usage(scene.tx, scene.conversation_id, "models", name, message["usage"])
     del generation["message"]
     return entry["id"]
 

@@ -10,10 +10,12 @@ from durable_tui.harness import inbox
 from durable_tui.harness.context import load_context
 from durable_tui.harness.documents import AGENT, DRAFT, INBOX, LIVE, PROVIDER, USAGE
 from durable_tui.harness.graph import children_of, conversations_below, ordinary_tasks
+from durable_tui.harness.images import check_content, check_messages
 from durable_tui.harness.inbox import load_scene
 from durable_tui.harness.submission import Submission
 from durable_tui.harness.tasks import changed, is_decided
 from durable_tui.harness.views import ConversationSource
+from durable_tui.models.provider import THINKING_LEVELS
 from durable_tui.session import Transaction, Watch
 from durable_tui.session.session import CommitScope
 from durable_tui.storage.records import StoredEntry
@@ -38,6 +40,8 @@ def agent_value(choices: dict[str, Any]) -> dict[str, Any]:
             if not slash or not provider or not model_id:
                 raise ValueError(f"model {choice!r} is not of the form provider/model")
             choice = {"provider": provider, "modelId": model_id}
+        if key == "thinkingLevel" and choice not in THINKING_LEVELS:
+            raise ValueError(f"thinkingLevel is one of {', '.join(THINKING_LEVELS)}, not {choice!r}")
         value[key] = choice
     return value
 
@@ -69,13 +73,15 @@ class Conversation:
     ) -> Submission:
         """Admit an input: committed when this returns, and started when the conversation is idle (contract 8).
 
-        Raises ConversationBusy for `reject` on a busy conversation, ValueError for a blank input or another type under
-        the same `request_id`. `clear_draft` empties the draft in the same commit (contract 16).
+        Raises ConversationBusy for `reject` on a busy conversation, ValueError for a blank input, an image that cannot
+        be sent, or another type under the same `request_id`. `clear_draft` empties the draft in the same commit
+        (contract 16).
         """
         if when_busy not in ("follow_up", "steer", "reject"):
             raise ValueError(f"when_busy is follow_up, steer or reject, not {when_busy!r}")
         if isinstance(content, str) and not content.strip():
             raise ValueError("an input cannot be blank")
+        await check_content(content)
         self._kernel.scheduler.start()
         async with self._kernel.session.commit() as tx:
             known = await self._known(tx, request_id, "input")
@@ -98,7 +104,13 @@ class Conversation:
         edits: list[Any] | None = None,
         request_id: str | None = None,
     ) -> Submission:
-        """Admit a passive write: an entry appended now, or at the next boundary when busy (contract 8.2, 8.3)."""
+        """Admit a passive write: an entry appended now, or at the next boundary when busy (contract 8.2, 8.3).
+
+        Raises ValueError for an image that cannot be sent, or another type under the same `request_id`.
+        """
+        await check_messages(
+            [*(model or ()), *(message for edit in edits or () for message in edit.get("messages", ()))]
+        )
         entry: dict[str, Any] = {"kind": kind}
         for key, value in (("model", model), ("data", data), ("head", head), ("edits", edits)):
             if value is not None:
@@ -154,9 +166,10 @@ class Conversation:
         return released
 
     async def edit_item(self, submission_id: int, content: str | list[Any]) -> None:
-        """Change the text of a queued input. Raises InboxItemGone when the run took it meanwhile."""
+        """Change what a queued input says. Raises InboxItemGone when the run took it meanwhile, ValueError as `submit`."""
         if isinstance(content, str) and not content.strip():
             raise ValueError("an input cannot be blank")
+        await check_content(content)
         async with self._kernel.session.commit() as tx:
             scene = await load_scene(self._kernel, tx, self.id)
             item = scene.items[inbox.find_item(scene, submission_id)]

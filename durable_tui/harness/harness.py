@@ -22,9 +22,9 @@ from durable_tui.harness.settle import settle
 from durable_tui.harness.submission import Submission
 from durable_tui.harness.tasks import changed, is_decided
 from durable_tui.harness.toolcall import TOOL
-from durable_tui.harness.usage import total_usage
 from durable_tui.harness.views import TasksSource, task_row
 from durable_tui.models.messages import Usage
+from durable_tui.models.usage import total_usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
 from durable_tui.session.uninterrupted import uninterrupted
@@ -295,6 +295,7 @@ class Harness:
                 await kernel.session.close()
             finally:
                 kernel.reject_waiters(SessionClosed("the session was closed"))
+                await kernel.cancelling.close()
 
     async def __aenter__(self) -> Harness:
         return self

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from durable_tui.environment.base import Environment, EnvironmentFactory, EnvironmentScope
+from durable_tui.harness.cancelling import Cancelling
 from durable_tui.harness.documents import AGENT
 from durable_tui.harness.extension import Extension, Registry, Tool, select_tools
 from durable_tui.harness.graph import chain_of
@@ -37,6 +38,10 @@ class ModelSource(Protocol):
     def resolve(self, name: str) -> Model: ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]: ...
+
+    def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]: ...
+
+    async def cancel(self, provider: str, handle: dict[str, Any]) -> None: ...
 
 
 def _resolve(futures: Iterable[asyncio.Future[Any]], value: Any) -> None:
@@ -92,6 +97,7 @@ class Kernel:
         self.watches: WeakSet[Watch] = WeakSet()
         self._ended: OrderedDict[int, TaskRecord] = OrderedDict()
         self._entries: OrderedDict[int, EntryRecord] = OrderedDict()
+        self.cancelling = Cancelling(self)
         session.observe(self._observe)
 
     # -- committed state -----------------------------------------------------------------------------------------

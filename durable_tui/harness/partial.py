@@ -8,6 +8,7 @@ from typing import Any
 
 from durable_tui.models.messages import empty_usage
 from durable_tui.models.provider import BlockDelta, BlockStart, Model
+from durable_tui.models.usage import estimate_tokens, estimated_usage
 from durable_tui.session import SessionError
 from durable_tui.storage.errors import StorageError
 
@@ -55,13 +56,19 @@ class Partial:
 
 
 def ended_partial(partial: Any, stop_reason: str, error: str | None = None, usage: Any = None) -> dict[str, Any]:
-    """What an unfinished answer becomes: its text stays visible, its unfinished tool calls go; nothing of it runs."""
+    """What an unfinished answer becomes: its text stays visible, its unfinished tool calls go; nothing of it runs.
+
+    Without a `usage` the tokens that came are estimated; what they and the prompt cost is not known.
+    """
     content = [
         dict(block)
         for block in partial["content"]
         if block["type"] != "toolCall" and (block.get("text") or block.get("thinking"))
     ]
     message = {**partial, "content": content, "usage": usage or empty_usage(), "stopReason": stop_reason}
+    if not usage and partial["content"]:
+        message["usage"] = estimated_usage(0, estimate_tokens([dict(block) for block in partial["content"]]))
+        message["providerExtra"] = {"usageEstimated": True}
     if error is not None:
         message["errorMessage"] = error
     return message
@@ -70,13 +77,19 @@ def ended_partial(partial: Any, stop_reason: str, error: str | None = None, usag
 class Throttle:
     """Runs a commit at most every `interval` seconds while something changes, one at a time (contract 9, 10).
 
-    `pace` may ask for a longer wait. Storage trouble is not raised here: the outcome's own commit meets it again.
+    The first one comes `first` seconds after the first change, so that a person sees it begin; `pace` may ask for a
+    longer wait between. Storage trouble is not raised here: the outcome's own commit meets it again.
     """
 
     def __init__(
-        self, interval: float, commit: Callable[[], Awaitable[None]], pace: Callable[[], float] | None = None
+        self,
+        interval: float,
+        commit: Callable[[], Awaitable[None]],
+        pace: Callable[[], float] | None = None,
+        first: float | None = None,
     ) -> None:
         self._interval = interval
+        self._first = interval if first is None else min(first, interval)
         self._commit = commit
         self._pace = pace
         self._dirty = False
@@ -96,7 +109,7 @@ class Throttle:
         try:
             while self._dirty and not self._stopped:
                 if not self._next:
-                    self._next = loop.time() + self._interval
+                    self._next = loop.time() + self._first
                 delay = self._next - loop.time()
                 if delay > 0:
                     await asyncio.sleep(delay)

@@ -68,6 +68,8 @@ def doing_now(kernel: Kernel, record: TaskRecord) -> str:
         phase = checkpoint.get("phase")
         if phase == "tools":
             return "waiting for its tools"
+        if phase == "poll":
+            return f"waiting for {checkpoint['model']['modelId']}'s answer, made at {made_at(record)}"
         attempt = checkpoint.get("attempt", 1)
         name = checkpoint["model"]["modelId"] if "model" in checkpoint else "the model"
         words = {"prepare": "preparing to ask", "retry": "waiting to ask again:"}.get(str(phase), "asking")
@@ -79,6 +81,14 @@ def doing_now(kernel: Kernel, record: TaskRecord) -> str:
         except Exception as error:  # noqa: BLE001 - a phrase must not fail an opening
             return f"{record['kind']} ({error})"
     return record["kind"]
+
+
+def made_at(record: TaskRecord) -> str | None:
+    """The provider that makes a task's answer in the background, while one does."""
+    checkpoint = checkpoint_of(record)
+    if record["kind"] != "pi.generation" or checkpoint.get("phase") != "poll":
+        return None
+    return str(checkpoint["model"]["provider"])
 
 
 def call_phrase(tool: Any, name: str, arguments: Any) -> str:

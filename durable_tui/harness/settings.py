@@ -10,7 +10,10 @@ QueueMode = Literal["one_at_a_time", "all"]
 
 @dataclass(slots=True, frozen=True)
 class Settings:
-    """Times in seconds, cost in USD; 0 turns off a limit. `max_retries` counts the attempts after the first."""
+    """Times in seconds, cost in USD; 0 turns off a limit. `max_retries` counts the attempts after the first.
+
+    `max_poll_failures` questions in a row for an answer made in the background may fail, then the run ends.
+    """
 
     steering_mode: QueueMode = "one_at_a_time"
     follow_up_mode: QueueMode = "one_at_a_time"
@@ -20,6 +23,7 @@ class Settings:
     base_delay: float = 2.0
     max_delay: float = 60.0
     retry_after_cap: float = 600.0
+    max_poll_failures: int = 20
     partial_interval: float = 0.1
     output_interval: float = 0.1
     limit_turns: int = 200

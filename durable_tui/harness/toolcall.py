@@ -11,6 +11,7 @@ from durable_tui.environment.base import Environment
 from durable_tui.harness.cleanup import find_slot
 from durable_tui.harness.documents import LIVE
 from durable_tui.harness.extension import Extension, Tool, ToolResult
+from durable_tui.harness.images import sendable
 from durable_tui.harness.inbox import load_scene
 from durable_tui.harness.output import MARGIN_BYTES, MARGIN_LINES, Tail, limit_text
 from durable_tui.harness.partial import Throttle
@@ -329,7 +330,7 @@ async def _run(
     result = await kernel.run_hooks(extensions, "afterTool", result)
     duration = round((time.monotonic() - started) * 1000)
     try:
-        result = _limited(result, tool)
+        result = _limited(await sendable(result), tool)
         freeze([result.content, result.details, result.diagnostics, result.usage, result.handoff, result.add_tools])
     except Exception as error:  # noqa: BLE001 - what a tool returns is somebody else's code
         status = "failed"

@@ -11,19 +11,9 @@ from durable_tui.session import Transaction
 
 async def record_usage(tx: Transaction, conversation_id: int, group: str, name: str, usage: Any) -> None:
     """Add an attempt's usage to the conversation, in the commit that writes its entry. `group`: models or tools."""
-    if not usage or not (usage.get("totalTokens") or usage.get("output") or usage.get("input")):
+    if not usage or not any(usage.get(key) for key in ("totalTokens", "output", "input", "cost")):
         return
     draft = await tx.document(USAGE, conversation_id)
     table = draft.value[group]
     known = table.get(name)
     table[name] = add_usage(cast(Usage, dict(known)) if known is not None else empty_usage(), usage)
-
-
-def total_usage(documents: list[Any]) -> Usage:
-    """The sum over some `pi.usage` values."""
-    total = empty_usage()
-    for document in documents:
-        for group in ("models", "tools"):
-            for usage in document.get(group, {}).values():
-                total = add_usage(total, usage)
-    return total

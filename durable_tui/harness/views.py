@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 from durable_tui.delta import MAX_DEPTH, FrozenDict, diff, freeze
 from durable_tui.delta.frozen import trusted_dict
 from durable_tui.harness.documents import AGENT, DRAFT, INBOX, LIVE, RECOVERY, SESSION, USAGE
-from durable_tui.harness.recovery import doing_now
+from durable_tui.harness.recovery import doing_now, made_at
 from durable_tui.harness.tasks import checkpoint_of, outcome_of, status_of
 from durable_tui.models.messages import message_text
 from durable_tui.models.provider import ModelError
@@ -262,6 +262,9 @@ def task_row(kernel: Kernel, record: TaskRecord) -> dict[str, Any]:
     phase = checkpoint_of(record).get("phase")
     if phase is not None:
         row["phase"] = phase
+    provider = made_at(record)
+    if provider is not None:
+        row["provider"] = provider
     if status == "waiting":
         row["waitingOn"] = list(record["state"]["on"])
     outcome = outcome_of(record)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -43,6 +43,7 @@ class Scenario:
     inputs: Sequence[Input]
     drive: Drive
     faults: dict[int, ModelError] = field(default_factory=dict)
+    poll_faults: dict[int, ModelError] = field(default_factory=dict)
     answered: bool = True
     extend: Callable[[Rig], Extension] | None = None
 
@@ -213,6 +214,20 @@ SCENARIOS = [
         _abort,
         answered=False,
     ),
+    Scenario(
+        "deferred",
+        [call(("note", {"text": "a"}), defer=1), say("done", chunks=2, defer=2)],
+        ONE,
+        _one,
+        poll_faults={2: ModelError("unreachable", "network", polled=True)},
+    ),
+    Scenario(
+        "deferred-error",
+        [call(("note", {"text": "a"}), defer=0), say("x", defer=1, error=ModelError("failed", "server"))],
+        ONE,
+        _one,
+        answered=False,
+    ),
     Scenario("terminate", [call(("note", {"text": "a"})), call(("terminate", {"text": "t"}))], ONE, _one),
     Scenario("owned", _owned_script, ONE, _one, extend=_delegating),
 ]
@@ -255,15 +270,38 @@ def _lost_partials(partials: Sequence[tuple[int, str]], state: State) -> list[st
     ]
 
 
+def _handles(batches: Sequence[Batch]) -> set[str]:
+    """The answers made in the background whose handles some commits hold (contract 9: from then on only polled)."""
+    checkpoints = [task["state"].get("checkpoint", {}) for batch in batches for task in batch.tasks]
+    return {checkpoint["handle"]["id"] for checkpoint in checkpoints if "handle" in checkpoint}
+
+
 async def record(
-    scenario: Scenario, storage: MemoryStorage, earlier: Sequence[Effect] = (), *, drive: Drive
+    scenario: Scenario,
+    storage: MemoryStorage,
+    earlier: Sequence[Effect] = (),
+    *,
+    drive: Drive,
+    handles: Set[str] = frozenset(),
 ) -> Recorded:
-    """Open `storage`, drive it, and keep its commits and effects. Asserts what must hold at the end."""
+    """Open `storage`, drive it, and keep its commits and effects. Asserts what must hold at the end.
+
+    `handles` are the answers made in the background that the store already knew: none may be asked for anew.
+    """
     effects = Effects()
     marks: list[tuple[int, Effect]] = []
     effects.after = lambda effect: marks.append((len(storage.log), effect))
     rig = Rig(scenario.script, effects=effects)
     rig.provider.faults = dict(scenario.faults)
+    rig.provider.poll_faults = dict(scenario.poll_faults)
+    unstored: list[str] = []
+
+    async def look(number: int) -> None:
+        wanted = rig.provider.polls[number - 1]
+        if wanted not in handles | _handles(storage.log):
+            unstored.append(f"{wanted} is polled before its handle is stored")
+
+    rig.provider.before_poll = look
     if scenario.extend is not None:
         rig.extensions = [scenario.extend(rig)]
     partials = _partials(await read_state(storage))
@@ -273,7 +311,8 @@ async def record(
             await drive(rig)
         found = await check_idle(storage)
         found += await check_effects(storage, [*earlier, *effects.read()])
-        found += rig.provider.violations
+        found += rig.provider.violations + unstored
+        found += [f"{wanted} was made a second time" for wanted in rig.provider.posts if wanted in handles]
         found += check_history(storage.log)
         state = await read_state(storage)
         found += _lost_partials(partials, state)
@@ -319,7 +358,7 @@ async def _recover(
     scenario: Scenario, batches: Sequence[Batch], earlier: Sequence[Effect], owners: Sequence[OwnerRow]
 ) -> Recorded:
     storage = MemoryStorage.from_batches(batches, owners=owners, record=True)
-    return await record(scenario, storage, earlier, drive=recovery_of(scenario))
+    return await record(scenario, storage, earlier, drive=recovery_of(scenario), handles=_handles(batches))
 
 
 @pytest.fixture(params=SCENARIOS, ids=lambda scenario: scenario.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from durable_tui.forensics import export, report, text
 from durable_tui.forensics.blocks import blocks, call_summary
+from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.opening import Host, open_session
 from durable_tui.host.reading import reading
 
@@ -46,6 +48,16 @@ async def test_show_as_text(session: Path) -> None:
     shown = await rendered(session, text.render)
     assert "you   <script>" in shown and "└ read file.txt" in shown and "ai    I read." in shown
     assert "recoveries: none" in shown and "tasks: 3, unfinished: 0" in shown
+    assert re.search(r"^  tokens: +[\d ]+ tokens sent, \d+ received\n  cost: +n/a$", shown, re.MULTILINE)
+
+
+def test_show_tells_cached_tokens_and_whether_the_cost_is_all() -> None:
+    usage = {"input": 1200, "output": 85, "cacheRead": 900, "cacheWrite": 0, "totalTokens": 2185, "unpriced": 7,
+             "cost": {"total": 0.012}}  # fmt: skip
+    info = SessionInfo("s", Path("/s.sqlite"), "clean", "/", 0, 0, usage=usage)
+    found = dict(report.header(report.Report(info, [], [], [], {})))
+    assert found["tokens"] == "2 100 tokens sent (900 cached), 85 received" and found["cost"] == "≥ $0.012"
+    assert (info.json()["cost"], info.json()["unpriced"]) == (0.012, 7)
 
 
 class Page(HTMLParser):

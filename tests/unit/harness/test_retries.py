@@ -207,6 +207,14 @@ def test_p06_a_cut_stream_is_tried_again_after_the_backoff() -> None:
         assert _gaps(times) == [2]
         roles = [message["role"] for message in rig.provider.requests[-1].messages]
         assert roles == ["user"], "what broke off is not sent"
+        broken, whole = [entry.record for entry in await rig.root.entries() if entry.record["kind"] == "pi.assistant"]
+        spent = broken["model"][0]
+        assert spent["usage"]["output"] > 0 and "cost" not in spent["usage"]
+        assert spent["providerExtra"] == {"usageEstimated": True}
+        total = (await rig.document("pi.usage"))["models"]["strict/m"]
+        assert (
+            total["cost"] == whole["model"][0]["usage"]["cost"] and total["unpriced"] == spent["usage"]["totalTokens"]
+        )
         await rig.check(idle=True)
         await rig.harness.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -49,8 +49,8 @@ class Chaos:
             limit_turns=40,
         )
         self.rig = Rig(self._turn, settings=settings, now=clock, record=True, extensions=[self._tools()])
-        self.inner = self.rig.provider.stream
-        self.rig.provider.stream = self._stream  # type: ignore[method-assign]
+        for name in ("stream", "poll"):
+            setattr(self.rig.provider, name, self._alone(getattr(self.rig.provider, name)))
 
     def _tools(self) -> Extension:
         @tool(replay="safe")  # so that a second invocation would really run it
@@ -82,16 +82,20 @@ class Chaos:
 
         return Extension("chaos", tools=[once, delegate])
 
-    async def _stream(self, request: Any) -> AsyncIterator[Any]:
+    def _alone(self, inner: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
         """The provider's answer; one conversation never asks twice at once."""
-        if request.session_id in self.asking:
-            self.problems.append("two requests of one conversation at once")
-        self.asking.add(request.session_id)
-        try:
-            async for event in self.inner(request):
-                yield event
-        finally:
-            self.asking.discard(request.session_id)
+
+        async def asking(request: Any, *more: Any) -> AsyncIterator[Any]:
+            if request.session_id in self.asking:
+                self.problems.append("two requests of one conversation at once")
+            self.asking.add(request.session_id)
+            try:
+                async for event in inner(request, *more):
+                    yield event
+            finally:
+                self.asking.discard(request.session_id)
+
+        return asking
 
     def _turn(self, request: Any, index: int) -> Turn:
         dice = self.random.random()
@@ -99,7 +103,9 @@ class Chaos:
             return say("broken", chunks=3, error=ModelError("chance", "network"), error_after=2)
         if dice < 0.25:
             return say("cut off", chunks=4, cut=2)
-        if dice < 0.6:
+        if dice < 0.35:
+            return say("made elsewhere", defer=2, after=self.random.choice([0.0, 0.05, 1.0]))
+        if dice < 0.65:
             tools = ["once", "note", "peek", "seq"] + ["delegate"] * (request.messages[0]["content"] != "sub")
             names = [self.random.choice(tools) for _ in range(self.random.randint(1, 3))]
             calls = [(name, {"name": "x"} if name in ("once", "delegate") else {"text": "x"}) for name in names]
