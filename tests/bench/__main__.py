@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
 from tests.bench.measuring import Result, load
 
-NAMES = ("commit", "round", "append", "recovery", "paint", "stream", "memory")
+NAMES = ("commit", "round", "append", "recovery", "paint", "stream", "memory", "wire")
 
 
 def main() -> int:
