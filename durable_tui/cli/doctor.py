@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from durable_tui import __version__
 from durable_tui.cli.output import Output, one_line
@@ -20,10 +20,18 @@ from durable_tui.host.errors import HostError
 from durable_tui.host.opening import HOW_TO_GET_A_MODEL, Host
 from durable_tui.host.paths import Paths, short_path
 from durable_tui.host.settings import load_config
+from durable_tui.models.known import KNOWN, SCRIPTED
+from durable_tui.models.offers import Offer
+from durable_tui.models.provider import ModelError
+from durable_tui.models.redact import redact
+
+if TYPE_CHECKING:
+    from durable_tui.models.registry import Models, ProviderInfo
 
 Level = Literal["ok", "note", "problem"]
 _MARKS: dict[Level, str] = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}
 _FIXED_WAL = (3, 51, 3)
+SHOWN = 3  # models of a server, by name
 
 
 @dataclass(slots=True, frozen=True)
@@ -41,7 +49,7 @@ async def body(options: Any, output: Output) -> Exit:
     for title, findings in (
         ("terminal", await asyncio.to_thread(terminal)),
         ("data", await asyncio.to_thread(data)),
-        ("models", await asyncio.to_thread(models)),
+        ("models", await models(options.ask)),
         ("sessions", await sessions()),
         ("leftover processes", await asyncio.to_thread(leftovers)),
     ):
@@ -93,49 +101,86 @@ def data() -> list[Finding]:
     return found
 
 
-def models() -> list[Finding]:
-    """The providers that can be asked, and the model that would be."""
-    from durable_tui.models import probe
-    from durable_tui.models.known import APIS_LATER
+async def models(ask: bool = False) -> list[Finding]:
+    """Each provider with what can be had of it, or why nothing, and the model a new session gets.
 
+    Servers near by are asked for their models; with `ask` every other provider that can be used is, too.
+    """
     try:
-        host = Host.load()
+        host = await asyncio.to_thread(Host.load)
     except HostError as error:
         return [Finding("problem", str(error))]
     known = host.models()
-    found = []
-    missing: list[str] = []
-    later: list[str] = []
-    for info in known.known():
-        if info.api == "scripted" and not info.configured:
-            continue
-        if info.problem is not None:
-            if info.configured:
-                found.append(Finding("problem", info.problem))
-            elif info.api in APIS_LATER:
-                later.append(info.name)
-            else:
-                missing.append(info.name)
-        elif info.local or (info.base_url and probe.is_loopback(info.base_url)):
-            if info.base_url and probe.reachable(info.base_url):
-                found.append(Finding("ok", f"{info.name}: a server answers at {info.base_url}"))
-            elif info.configured:
-                found.append(Finding("note", f"{info.name}: no server answers at {info.base_url}; start it"))
-        else:
-            found.append(Finding("ok", f"{info.name}: {info.base_url or info.api}"))
-    if missing:
-        found.append(Finding("note", f"no key for {', '.join(missing)}"))
-    if later:
-        found.append(Finding("note", f"not in this version yet: {', '.join(later)}"))
-    chosen = host.env.get("DURABLE_TUI_MODEL") or host.config.model or known.default()
-    if chosen:
-        problem = known.problem(chosen)
-        found.append(
-            Finding("problem" if problem else "ok", f"default model {chosen}{': ' + problem if problem else ''}")
-        )
+    try:
+        offers = [offer for offer in await asyncio.to_thread(known.listing) if offer.provider.name != SCRIPTED]
+        far = [offer.provider for offer in offers if ask and not offer.why and not offer.provider.near]
+        answers = dict(await asyncio.gather(*(_asked(known, info) for info in far)))
+        found = [answers.get(offer.provider.name) or _offered(offer) for offer in offers]
+        return [*found, _default(host, known, offers)]
+    finally:
+        await known.close()
+
+
+def _offered(offer: Offer) -> Finding:
+    info = offer.provider
+    if offer.why:
+        return Finding("problem" if info.configured and info.problem else "note", f"{info.name}: {offer.why}")
+    if info.near:
+        names = [model.model_id for model in offer.models]
+        shown = ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        number = f"{len(names)} model{'s' if len(names) != 1 else ''}"
+        return Finding("ok", f"{info.name}: {number} at {redact(info.base_url or '')}: {shown}")
+    return Finding("ok", "; ".join([f"{info.name}: {_key(info)}", *_particulars(info)]))
+
+
+def _key(info: ProviderInfo) -> str:
+    if info.api == SCRIPTED:
+        return "a script"
+    return f"key in {info.key_env}" if info.key else "no key set"
+
+
+def _particulars(info: ProviderInfo) -> list[str]:
+    known = KNOWN.get(info.name)
+    place = info.base_url if known is None or info.base_url != known.base_url else None
+    parts = [f"at {redact(place)}"] if place else []
+    return [*parts, *([f"default model {info.default_model}"] if info.default_model else [])]
+
+
+async def _asked(models: Models, info: ProviderInfo) -> tuple[str, Finding | None]:
+    """What a provider farther away answers when asked for its models; None for one that is no server."""
+    if info.api == SCRIPTED:
+        return info.name, None
+    try:
+        listed = await models.ask(info.name)
+    except ModelError as error:
+        if error.kind == "authentication":
+            return info.name, Finding("problem", f"the {_key(info)} is refused: {error}")
+        return info.name, Finding("note", f"{error}")
+    accepted = f"{_key(info)} is accepted" if info.key else "answers without a key"
+    return info.name, Finding("ok", "; ".join([f"{info.name}: {accepted}, {len(listed)} models", *_particulars(info)]))
+
+
+def _default(host: Host, models: Models, offers: list[Offer]) -> Finding:
+    """The model that would be used, why that one, and what is in its way."""
+    chosen = host.default_model(models, ask=False)
+    if not chosen:
+        return Finding("note", f"no model to ask yet: {HOW_TO_GET_A_MODEL}")
+    name, _, model_id = chosen.partition("/")
+    offer = next((offer for offer in offers if offer.provider.name == name), None)
+    if host.named_models:
+        source = f"from {host.named_models[0][1]}"
+    elif offer is not None and offer.provider.near:
+        source = "the first that a server near by lists"
     else:
-        found.append(Finding("note", f"no model to ask yet: {HOW_TO_GET_A_MODEL}"))
-    return found
+        source = "of the first provider " + (
+            "in the configuration" if offer and offer.provider.configured else "with a key"
+        )
+    problem = models.problem(chosen) or (offer.why if offer is not None else "")
+    if problem:
+        return Finding("problem", f"default model {chosen}, {source}: {problem}")
+    if offer is not None and offer.provider.near and all(model.model_id != model_id for model in offer.models):
+        return Finding("note", f"default model {chosen}, {source}: the server does not list it")
+    return Finding("ok", f"default model {chosen}, {source}")
 
 
 async def sessions() -> list[Finding]:

@@ -204,6 +204,8 @@ def step_of(view: Any, doing: Mapping[int, str]) -> str | None:
         retry = generation.get("retry")
         if retry is not None:
             return f"waiting to ask again: {one_line(str(retry.get('error', '')), 160)}"
+        if generation.get("deferred") is not None:
+            return "waiting for the answer; it is being made at the provider"
         attempt = generation.get("attempt", 1)
         return "asking the model" + (f", attempt {attempt}" if attempt > 1 else "")
     return "working" if view.get("run") is not None else None

@@ -11,7 +11,7 @@ from durable_tui import __version__
 from durable_tui.cli.status import Exit, Status, UsageError, exit_for
 
 COMMANDS = ("run", "resume", "sessions", "show", "demo", "doctor")
-_WITH_VALUE = ("-C", "--model", "--session", "--request-id", "--timeout", "--export")
+_WITH_VALUE = ("-C", "--model", "--thinking", "--session", "--request-id", "--image", "--timeout", "--export")
 
 _USAGE = """\
 durable-tui [PROMPT]              the screen, on the newest session of this directory
@@ -36,8 +36,20 @@ class _Parser(argparse.ArgumentParser):
 def _common(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("common")
     group.add_argument("-C", dest="directory", metavar="DIR", help="work in this directory")
-    group.add_argument("--model", metavar="P/M", help="provider and model, as in deepseek/deepseek-chat")
+    group.add_argument("--model", metavar="P/M", help="provider and model, as in deepseek/deepseek-flash")
     group.add_argument("--version", action="store_true", help="print the version")
+
+
+def _thinking(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--thinking", type=_level, metavar="LEVEL", help="how much the model thinks, off to xhigh")
+
+
+def _level(text: str) -> str:
+    from durable_tui.models.provider import THINKING_LEVELS  # here, for the launcher starts without it
+
+    if text not in THINKING_LEVELS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(THINKING_LEVELS)}")
+    return text
 
 
 def _parser(command: str | None) -> argparse.ArgumentParser:
@@ -48,6 +60,7 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         which.add_argument("--new", action="store_true", help="start a new session")
         which.add_argument("--session", metavar="S", help="an id, a unique part of one, or a path")
         parser.add_argument("--paused", action="store_true", help="show what was found, start nothing")
+        _thinking(parser)
         _common(parser)
         return parser
     descriptions = {
@@ -65,6 +78,10 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         which.add_argument("--session", metavar="S", help="an id, a unique part of one, or a path (made when missing)")
         which.add_argument("--continue", dest="newest", action="store_true", help="this directory's newest session")
         parser.add_argument("--request-id", metavar="R", help="submit at most once under this name; needs a session")
+        parser.add_argument(
+            "--image", dest="images", action="append", default=[], metavar="PATH", help="an image to send; repeatable"
+        )
+        _thinking(parser)
         parser.add_argument("--timeout", type=_seconds, metavar="S", help="stop in order after this many seconds")
         parser.add_argument("--json", action="store_true", help="events, one JSON object a line")
     elif command == "resume":
@@ -83,6 +100,8 @@ def _parser(command: str | None) -> argparse.ArgumentParser:
         form.add_argument("--export", choices=("md", "html", "jsonl"), help="the whole session in this form")
     elif command == "demo":
         parser.add_argument("--keep", action="store_true", help="leave the demo's directory behind")
+    elif command == "doctor":
+        parser.add_argument("--ask", action="store_true", help="also ask each provider that has a key for its models")
     _common(parser)
     return parser
 
@@ -207,6 +226,7 @@ def _screen(options: Any) -> int:
             session=options.session,
             paused=options.paused,
             model=options.model,
+            thinking=options.thinking,
         ).words()
     )
 

@@ -13,7 +13,9 @@ from durable_tui.cli.main import prompt_of
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status, UsageError
 from durable_tui.cli.waiting import Outcome, wait_for
+from durable_tui.host.attachments import content, load_images
 from durable_tui.host.reading import conversation_scope, document_value
+from durable_tui.models.images import ImageRefused
 from durable_tui.models.messages import message_text
 
 if TYPE_CHECKING:
@@ -32,19 +34,37 @@ async def body(options: Any, output: Output) -> Exit:
         raise UsageError("--request-id is empty; give a name that stays the same when the command is repeated")
     if prompt is None and options.session is None and not options.newest:
         raise UsageError("there is no prompt; give one, or - to read it from standard input, or a --session to resume")
+    if options.images and prompt is None:
+        raise UsageError("--image needs a prompt to be sent with")
     if prompt == "-":
         prompt = read_prompt()
     directory = working_directory(options.directory)
     os.chdir(directory)  # as if started there: relative paths of sessions are meant from it
     host = Host.load()
     path = await choose(host, options, directory, prompt)
-    opened = await open_session(host, path, directory=directory, model=options.model)
+    # A request that the session knows is not submitted again, and its images may be gone by now.
+    images = [] if options.request_id is not None and path.exists() else await load(options.images, directory)
+    opened = await open_session(host, path, directory=directory, model=options.model, thinking=options.thinking)
     try:
         for warning in opened.warnings:
             note(f"durable-tui: {warning}")
-        return await _work(opened, options, prompt, output)
+        if options.images and not images and not await _known(opened, options.request_id):
+            images = await load(options.images, directory)
+        return await _work(opened, options, content(prompt, images) if prompt is not None else None, output)
     finally:
         await opened.close()
+
+
+async def load(paths: list[str], directory: str) -> list[Any]:
+    """The images of `--image`. Raises UsageError naming the one that cannot be sent."""
+    try:
+        return await asyncio.to_thread(load_images, paths, directory)
+    except ImageRefused as error:
+        raise UsageError(f"--image {error}") from None
+
+
+async def _known(opened: Opened, request_id: str) -> bool:
+    return await opened.storage.submission_by_request(opened.root.id, request_id) is not None
 
 
 def read_prompt() -> str:
@@ -76,7 +96,7 @@ async def choose(host: Host, options: Any, directory: str, prompt: str | None) -
     return host.catalogue.new_path()
 
 
-async def _work(opened: Opened, options: Any, prompt: str | None, output: Output) -> Exit:
+async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, output: Output) -> Exit:
     paused = opened.harness.paused_reason
     if paused:
         text = f"paused: {paused}; `durable-tui resume --retry {opened.short_id}` starts it anyway"

@@ -22,7 +22,7 @@ from durable_tui.storage.records import OwnerRow
 State = Literal["running", "unfinished", "clean", "damaged", "newer"]
 SUFFIX = ".sqlite"
 SHORT = 8  # characters at the end of an id that people see and type
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = "CREATE TABLE IF NOT EXISTS sessions (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, facts TEXT NOT NULL)"
 
 
@@ -40,7 +40,7 @@ class SessionInfo:
     queued: int = 0
     title: str | None = None
     model: str | None = None
-    cost: float | None = None
+    usage: dict[str, Any] | None = None  # of all conversations, shaped as in RECORDS 3
     owner: dict[str, Any] | None = None
     message: str | None = None
 
@@ -48,13 +48,19 @@ class SessionInfo:
     def short_id(self) -> str:
         return self.id[-SHORT:]
 
+    @property
+    def cost(self) -> float | None:
+        """In USD, as far as it is known."""
+        cost = (self.usage or {}).get("cost")
+        return None if cost is None else cost["total"]
+
     def json(self) -> dict[str, Any]:
-        """As `sessions --json` prints it (RECORDS 7)."""
+        """As `sessions --json` prints it (RECORDS 7); `unpriced` counts tokens whose cost is not in `cost`."""
         value: dict[str, Any] = {
             "id": self.id, "path": str(self.path), "title": self.title, "cwd": self.cwd, "state": self.state,
             "createdAt": self.created_at, "updatedAt": self.updated_at, "model": self.model,
-            "unfinished": self.unfinished, "queued": self.queued, "cost": self.cost, "owner": self.owner,
-            "message": self.message,
+            "unfinished": self.unfinished, "queued": self.queued, "cost": self.cost,
+            "unpriced": (self.usage or {}).get("unpriced"), "owner": self.owner, "message": self.message,
         }  # fmt: skip
         return {key: item for key, item in value.items() if item is not None}
 
@@ -251,7 +257,7 @@ def describe(path: Path, item: dict[str, Any]) -> SessionInfo:
     return SessionInfo(
         path.stem, path, state, item["cwd"], item["createdAt"], item["updatedAt"],
         unfinished=item["unfinished"], queued=item["queued"], title=item.get("title"), model=item.get("model"),
-        cost=item.get("cost"), owner=owner, message=item.get("newer"),
+        usage=item.get("usage"), owner=owner, message=item.get("newer"),
     )  # fmt: skip
 
 

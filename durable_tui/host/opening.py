@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from durable_tui.harness.conversation import Conversation
     from durable_tui.harness.extension import Extension, Registry
     from durable_tui.harness.harness import Harness
+    from durable_tui.models.provider import ThinkingLevel
     from durable_tui.models.registry import Models
     from durable_tui.storage.sqlite import SqliteStorage
 
@@ -47,6 +48,19 @@ class Host:
     @cached_property
     def catalogue(self) -> Catalogue:
         return Catalogue(self.paths)
+
+    @property
+    def named_models(self) -> list[tuple[str, str]]:
+        """(PROVIDER/MODEL, where it is named) for sessions that name none themselves, the first before the others."""
+        named = (
+            (self.env.get("DURABLE_TUI_MODEL", "").strip(), "DURABLE_TUI_MODEL"),
+            (self.config.model, f"model in {self.paths.config}"),
+        )
+        return [(name, source) for name, source in named if name]
+
+    def default_model(self, models: Models, *, ask: bool = True) -> str | None:
+        """The model of a session that names none (DESIGN 3); see `Models.default` for `ask`."""
+        return self.named_models[0][0] if self.named_models else models.default(ask=ask)
 
     def models(self) -> Models:
         """All models this host knows; the caller closes them."""
@@ -99,14 +113,15 @@ async def open_session(
     *,
     directory: str,
     model: str | None = None,
+    thinking: ThinkingLevel | None = None,
     fallback_model: str | None = None,
     create: bool = True,
     extensions: Iterable[Extension] = (),
 ) -> Opened:
     """Own the session at `path`, made for `directory` when there is none and `create` allows it. Starts nothing.
 
-    `model` is asked for explicitly and becomes the session's; `fallback_model` is taken when none is found at all.
-    Raises HostError (configuration, model, directory) and what the storage raises; then nothing stays open.
+    `model` and `thinking` are asked for explicitly and become the session's; `fallback_model` is taken when none is
+    found at all. Raises HostError (configuration, model, directory) and what the storage raises; then nothing stays open.
     """
     from durable_tui.environment.local import LocalEnvironment
     from durable_tui.harness.harness import Harness
@@ -131,7 +146,8 @@ async def open_session(
             environment=LocalEnvironment.hiding(models.key_variables()),
             settings=host.config.harness_settings(),
         )
-        root = await harness.root(agent={"model": chosen, "cwd": directory} if chosen else {"cwd": directory})
+        first = {"model": chosen, "thinkingLevel": thinking or host.config.thinking, "cwd": directory}
+        root = await harness.root(agent={key: value for key, value in first.items() if value})
         agent = await root.agent()
         stored = agent.get("model")
         if chosen is None:
@@ -140,6 +156,9 @@ async def open_session(
         provider, _, model_id = chosen.partition("/")
         if stored != {"provider": provider, "modelId": model_id}:
             await root.configure(model=chosen)
+        if thinking and agent.get("thinkingLevel", "off") != thinking:
+            await root.configure(thinkingLevel=thinking)
+        models.learn(chosen)
         session = dict(await document_value(storage, "dt.session", SESSION_SCOPE) or {})
         check_directory(agent.get("cwd") or session.get("cwd") or directory)
         opened = Opened(
@@ -162,15 +181,8 @@ async def choose_model(
     host: Host, models: Models, asked: str | None, *, stored: bool = False, fallback: str | None = None
 ) -> str:
     """The model by the order of DESIGN 3, checked as far as that goes without asking it. Raises ModelMissing."""
-    variable = host.env.get("DURABLE_TUI_MODEL", "").strip()
-    candidates = (
-        (asked, "this session's model" if stored else "--model"),
-        (variable, "DURABLE_TUI_MODEL"),
-        (host.config.model, f"model in {host.paths.config}"),
-    )
-    for name, source in candidates:
-        if not name:
-            continue
+    candidates = [(asked, "this session's model" if stored else "--model")] if asked else []
+    for name, source in [*candidates, *host.named_models]:
         problem = models.problem(name)
         if problem is None:
             return name

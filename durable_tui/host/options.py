@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from durable_tui.models.provider import ThinkingLevel
 
 
 @dataclass(slots=True, frozen=True)
@@ -16,6 +20,7 @@ class ScreenOptions:
     session: str | None = None
     paused: bool = False
     model: str | None = None
+    thinking: ThinkingLevel | None = None
 
     def words(self) -> list[str]:
         """The options as the words of a command; `from_words` reads them back."""
@@ -28,6 +33,8 @@ class ScreenOptions:
             words.append(f"--session={self.session}")
         if self.model is not None:
             words.append(f"--model={self.model}")
+        if self.thinking is not None:
+            words.append(f"--thinking={self.thinking}")
         if self.prompt is not None:
             words += ["--", self.prompt]
         return words
@@ -35,7 +42,7 @@ class ScreenOptions:
     @classmethod
     def from_words(cls, words: Sequence[str]) -> ScreenOptions:
         """Read what `words` wrote. Raises ValueError for anything else."""
-        values: dict[str, str] = {}
+        values: dict[str, Any] = {}
         flags: set[str] = set()
         prompt = None
         rest = list(words)
@@ -44,7 +51,7 @@ class ScreenOptions:
             name, equals, value = word.removeprefix("--").partition("=")
             if word == "--" and len(rest) == 1:
                 prompt = rest.pop(0)
-            elif equals and name in ("directory", "session", "model"):
+            elif equals and name in ("directory", "session", "model", "thinking"):
                 values[name] = value
             elif word in ("--new", "--paused"):
                 flags.add(name)

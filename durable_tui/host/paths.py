@@ -23,6 +23,7 @@ class Paths:
     extensions: Path
     logs: Path
     index: Path
+    attachments: Path  # images pasted from the clipboard
     home: Path | None = None  # set when DURABLE_TUI_HOME chose the places
 
     @classmethod
@@ -42,6 +43,7 @@ class Paths:
             extensions=data / "extensions",
             logs=Path(platformdirs.user_log_dir(APP, appauthor=False)),
             index=Path(platformdirs.user_cache_dir(APP, appauthor=False)) / "index.sqlite",
+            attachments=data / "attachments",
         )
 
     @classmethod
@@ -54,14 +56,22 @@ class Paths:
             extensions=home / "extensions",
             logs=home / "logs",
             index=home / "index.sqlite",
+            attachments=home / "attachments",
             home=home,
         )
 
     def make_sessions(self) -> Path:
         """The folder of sessions, made when missing. Raises HostError when that cannot be."""
+        return self._make(self.sessions)
+
+    def make_attachments(self) -> Path:
+        """The folder of pasted images, made when missing. Raises HostError when that cannot be."""
+        return self._make(self.attachments)
+
+    def _make(self, folder: Path) -> Path:
         if self.home is not None:
             private_folder(self.home)
-        return private_folder(self.sessions)
+        return private_folder(folder)
 
 
 def private_folder(path: Path) -> Path:

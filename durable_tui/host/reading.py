@@ -62,7 +62,7 @@ async def all_entries(storage: Storage, conversation_id: int) -> AsyncIterator[S
 async def facts(path: Path) -> dict[str, Any]:
     """What a listing shows of one session, without its state: that depends on who lives (see `catalogue`).
 
-    Keys: `title?`, `cwd`, `createdAt`, `updatedAt`, `model?`, `unfinished`, `queued`, `cost?`, `opening?` (the newest
+    Keys: `title?`, `cwd`, `createdAt`, `updatedAt`, `model?`, `unfinished`, `queued`, `usage?`, `opening?` (the newest
     owner's row when it did not close in order), `newer?` (a sentence: only read, never owned); or `problem` and
     `message` for a file that cannot be read.
     """
@@ -79,6 +79,8 @@ async def facts(path: Path) -> dict[str, Any]:
 
 
 async def _facts(storage: Storage) -> dict[str, Any]:
+    from durable_tui.models.usage import total_usage
+
     session = await document_value(storage, "dt.session", SESSION_SCOPE) or {}
     newest = await storage.commits(limit=1, reverse=True)
     owners = await storage.owners(limit=1)
@@ -91,15 +93,15 @@ async def _facts(storage: Storage) -> dict[str, Any]:
     agent = await document_value(storage, "pi.agent", conversation_scope(1)) or {}
     if agent.get("model"):
         found["model"] = f"{agent['model']['provider']}/{agent['model']['modelId']}"
-    costs = []
+    documents = []
     for conversation in await storage.conversations():
         scope = conversation_scope(conversation["id"])
         inbox = await document_value(storage, "pi.inbox", scope) or {"items": []}
         found["queued"] += len(inbox["items"])
-        usage = await document_value(storage, "pi.usage", scope) or {}
-        costs += [item["cost"]["total"] for item in usage.get("models", {}).values() if "cost" in item]
-    if costs:
-        found["cost"] = sum(costs)
+        documents.append(await document_value(storage, "pi.usage", scope) or {})
+    usage = total_usage(documents)
+    if any(usage.values()):
+        found["usage"] = usage
     if owners and owners[-1].closed_at is None:
         owner = owners[-1]
         found["opening"] = {

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from durable_tui.host.errors import ConfigError
+from durable_tui.models.provider import THINKING_LEVELS, ThinkingLevel
 
 if TYPE_CHECKING:
     from durable_tui.harness.settings import Settings
@@ -25,6 +26,7 @@ class Config:
     """What the file says. `providers` goes to `Models.from_env` as it is, `settings` into harness Settings."""
 
     model: str | None = None
+    thinking: ThinkingLevel | None = None  # for new sessions
     providers: dict[str, dict[str, Any]] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
@@ -97,10 +99,19 @@ def _one_of(*words: str) -> Rule:
 TEXT = Rule(lambda value: isinstance(value, str) and value != "", "a text in quotes")
 FLAG = Rule(lambda value: isinstance(value, bool), "true or false")
 MODEL = Rule(
-    lambda value: isinstance(value, str) and "/" in value.strip("/"), 'PROVIDER/MODEL, as in "deepseek/deepseek-chat"'
+    lambda value: isinstance(value, str) and "/" in value.strip("/"), 'PROVIDER/MODEL, as in "deepseek/deepseek-flash"'
 )
 TABLE = Rule(lambda value: isinstance(value, dict), "a table")
-PRICES = ("input", "output", "cacheRead", "cacheWrite")
+MODEL_RULES: dict[str, Rule] = {
+    "context_window": _number(1, whole=True),
+    "max_output": _number(1, whole=True),
+    **dict.fromkeys(("images", "reasoning", "tools"), FLAG),
+    "prices": Rule(
+        lambda value: isinstance(value, dict) and {"input", "output"} <= value.keys(),
+        "a table with input and output in USD per million tokens, as in {input = 0.5, output = 1.5}",
+    ),
+}
+PRICE_RULES = dict.fromkeys(("input", "output", "cache_read", "cache_write"), _number(0))
 
 PROVIDER_RULES: dict[str, Rule] = {
     "api": _one_of(*APIS),
@@ -112,6 +123,8 @@ PROVIDER_RULES: dict[str, Rule] = {
         lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value) is not None,
         "the name of the variable that holds the key, not the key itself",
     ),
+    "auth": _one_of("bearer", "x-api-key", "api-key"),
+    "background": FLAG,
     "script": TEXT,
     "default_model": TEXT,
     "headers": Rule(
@@ -143,7 +156,11 @@ INNER_RULES: dict[str, dict[str, Rule]] = {
     "limits": {"turns": _number(0, whole=True), "cost": _number(0)},
 }
 SCREEN_RULES: dict[str, Rule] = {"theme": TEXT, "ascii": FLAG}
-TOP_RULES: dict[str, Rule] = {"model": MODEL, "providers": TABLE, "settings": TABLE, "keys": TABLE, "screen": TABLE}
+TOP_RULES: dict[str, Rule] = {
+    "model": MODEL,
+    "thinking": _one_of(*THINKING_LEVELS),
+    **dict.fromkeys(("providers", "settings", "keys", "screen"), TABLE),
+}
 
 
 def load_config(path: Path) -> Config:
@@ -178,6 +195,11 @@ def parse_config(text: str, path: Path) -> Config:
         if "/" in name:
             checker.fail(where, "a provider's name holds no slash, for PROVIDER/MODEL splits at the first one")
         checker.table(provider, PROVIDER_RULES, where)
+        models = provider.get("models", {})
+        checker.table(models, dict.fromkeys(models, TABLE), (*where, "models"))
+        for model_id, facts in models.items():
+            checker.table(facts, MODEL_RULES, (*where, "models", model_id))
+            checker.table(facts.get("prices", {}), PRICE_RULES, (*where, "models", model_id, "prices"))
         if provider.get("api") == "scripted" and "script" not in provider:
             checker.fail(where, 'api "scripted" needs script = "turns.json"')
     settings = data.get("settings", {})
@@ -189,7 +211,7 @@ def parse_config(text: str, path: Path) -> Config:
     checker.table(keys, dict.fromkeys(keys, TEXT), ("keys",))
     checker.table(screen, SCREEN_RULES, ("screen",))
     providers = {name: _resolved(provider, path) for name, provider in data.get("providers", {}).items()}
-    return Config(model=data.get("model"), providers=providers, settings=settings, path=path, keys=keys, screen=screen)
+    return Config(data.get("model"), data.get("thinking"), providers, settings, path, keys, screen)
 
 
 def _resolved(provider: dict[str, Any], path: Path) -> dict[str, Any]:

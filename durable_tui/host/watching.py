@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from durable_tui.harness.recovery import made_at
 from durable_tui.host.reading import SESSION_SCOPE, conversation_scope, document_value
 from durable_tui.session.watch import Frame
 
@@ -136,6 +137,9 @@ def task_row(record: TaskRecord) -> dict[str, Any]:
     phase = state.get("checkpoint", {}).get("phase")
     if phase is not None:
         row["phase"] = phase
+    provider = made_at(record)
+    if provider is not None:
+        row["provider"] = provider
     if state["status"] == "waiting":
         row["waitingOn"] = list(state["on"])
     return row

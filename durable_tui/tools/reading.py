@@ -1,4 +1,4 @@
-"""Which lines of a file are shown, within limits, from bytes that come in pieces (cases T30-T33). Pure."""
+"""Which lines of a file are shown, within limits, from bytes that come in pieces (cases T30, T33). Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from durable_tui.tools.editing import BOM
 from durable_tui.tools.text import MAX_BYTES, MAX_LINES, show_bytes
 
 _SIGNATURES = (
-    (b"\x89PNG", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
     (b"%PDF-", "a PDF document"),
     (b"PK\x03\x04", "a ZIP archive"),
     (b"\x1f\x8b", "gzip data"),
@@ -22,12 +19,10 @@ _SIGNATURES = (
 
 
 def binary_kind(start: bytes) -> str | None:
-    """What a file is, by the beginning of its content, when it is no text to show; None for text."""
+    """What a file is, by the beginning of its content, when it is neither text nor an image; None for text."""
     for signature, name in _SIGNATURES:
         if start.startswith(signature):
             return name
-    if start.startswith(b"RIFF") and start[8:12] == b"WEBP":
-        return "a WebP image"
     return "a binary file" if b"\0" in start else None
 
 

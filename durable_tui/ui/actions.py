@@ -69,6 +69,16 @@ ACTIONS: tuple[Action, ...] = (
         slash="model",
         argument="PROVIDER/MODEL",
     ),
+    Action(
+        "thinking",
+        "Thinking",
+        "How much the model thinks from the next request on",
+        "ctrl+r",
+        slash="thinking",
+        argument="LEVEL",
+        priority=True,
+    ),
+    Action("usage", "Usage", "Tokens and cost of this conversation", slash="usage"),
     Action("rename", "Rename", "Give this session a title", slash="rename", argument="TITLE"),
     Action("theme", "Theme", "Change the colours", tier="any", slash="theme", argument="NAME"),
     Action(
@@ -185,6 +195,14 @@ ACTIONS: tuple[Action, ...] = (
         "down",
         scope="composer",
         palette=False,
+    ),
+    Action(
+        "paste_image",
+        "Paste image",
+        "Attaches the image on the clipboard",
+        "alt+v",
+        scope="composer",
+        slash="paste-image",
     ),
     Action("complete", "Complete", "Takes the suggestion", "tab", scope="composer", palette=False),
     Action(

@@ -15,6 +15,7 @@ from textual.timer import Timer
 from textual.worker import Worker, WorkerState
 
 from durable_tui.host.options import ScreenOptions
+from durable_tui.models.images import ImageRefused
 from durable_tui.ui import garbage
 from durable_tui.ui import themes as theme_files
 from durable_tui.ui.actions import bindings, check_keymap, slash
@@ -132,7 +133,9 @@ class DurableApp(Appearance):
     async def _open_by_host(self, options: ScreenOptions, path: Path | None) -> Any:
         if path is None:
             path = self._tried = await choose_path(self.host, options)
-        return await open_at(self.host, path, directory=options.directory, model=options.model)
+        return await open_at(
+            self.host, path, directory=options.directory, model=options.model, thinking=options.thinking
+        )
 
     async def open(self, path: Path | None, *, first: bool = False, new: bool = False) -> bool:
         """Open a session and show it; the former one is closed in order. False when it could not be opened."""
@@ -155,7 +158,10 @@ class DurableApp(Appearance):
         elif reason:
             self.tell(f"opened paused: {reason}. {self.main.key('send')} on an empty line starts", "attention")
         if first and options.prompt:
-            await self._submit(options.prompt, "send")
+            try:
+                await self._submit(options.prompt, "send")
+            except ImageRefused as error:
+                self.main.composer.refused(options.prompt, f"not sent: {error}")
         return True
 
     async def follow(self, path: Path) -> None:
@@ -180,6 +186,7 @@ class DurableApp(Appearance):
         self.main.composer.put("", stored=True)
         self.main.composer.cleared.clear()
         self.main.composer.files = session.files.find
+        self.main.composer.pasted = session.pasted
         session.start_feed()
         await session.feed.first.wait()
         session.note_problem()
@@ -395,13 +402,16 @@ class DurableApp(Appearance):
             raise CommandError("no session is open yet")
         if session.model.reading:
             raise CommandError("this session is open read-only")
+        content = await session.content(text)
         await session.resume()
         when = "steer" if mode == "send" and session.model.busy else "follow_up"
         if session.model.stopping is not None:
             await session.root.set_draft(text)  # it is admitted when the run has ended; until then it must not be lost
-        await session.root.submit(text, when_busy=when, clear_draft=True)
+        await session.root.submit(content, when_busy=when, clear_draft=True)
         # From here on it is sent: what the screen does with it may not make it look as if it were not.
         self.main.call_later(self.main.transcript.to_end)
+        if content is not text and (blind := session.blind()):
+            self.tell(f"{blind} cannot see images; it is told only that there is one", "attention")
 
     async def on_composer_drafted(self, event: Composer.Drafted) -> None:
         if self.session is not None and not self.session.model.reading and not self.leaving:

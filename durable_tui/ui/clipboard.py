@@ -1,12 +1,28 @@
-"""Copying by OSC 52: wrapped for tmux, bounded, and honest about what is known (UI-C02 to C04)."""
+"""The clipboard. Copying goes by OSC 52: wrapped for tmux, bounded, and honest about what is known (UI-C02 to C04).
+
+A terminal pastes only text, so an image is read through the tools that a desktop has for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import os
+import re
+import shutil
+import sys
 from collections.abc import Mapping
 
+from durable_tui.models.images import FILE_LIMIT
+
 LIMIT = 74_000  # bytes of text; many terminals drop longer sequences whole
+TOOL_TIME = 10.0  # seconds a clipboard tool may take; the owner of the clipboard may hang
+IMAGE_KINDS = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")  # the best first
+
+
+class NoImage(Exception):
+    """There is no image to paste; the message says why, for the person."""
 
 
 def sequence(text: str, environ: Mapping[str, str] | None = None) -> tuple[str, int, bool]:
@@ -22,3 +38,68 @@ def sequence(text: str, environ: Mapping[str, str] | None = None) -> tuple[str, 
     elif environ.get("TERM", "").startswith("screen"):
         code = f"\x1bP{code}\x1b\\"
     return code, len(data), cut
+
+
+async def read_image() -> bytes:
+    """The image on the clipboard as the bytes of a file, by the first tool of this system. Raises NoImage."""
+    tools = [tool for tool in _tools() if shutil.which(tool)]
+    if not tools:
+        needed = "pngpaste" if sys.platform == "darwin" else "wl-clipboard (Wayland) or xclip (X11)"
+        raise NoImage(f"no tool can read an image from the clipboard; install {needed}, or paste the path of a file")
+    data = b""
+    for tool in tools:
+        data = await _read_with(tool)
+        if data:
+            return data
+    raise NoImage("the clipboard holds no image")
+
+
+def _tools() -> list[str]:
+    if sys.platform == "darwin":
+        return ["pngpaste", "osascript"]
+    return ["wl-paste", "xclip"] if os.environ.get("WAYLAND_DISPLAY") else ["xclip", "wl-paste"]
+
+
+async def _read_with(tool: str) -> bytes:
+    """What a tool gives, nothing when it has no image."""
+    if tool == "pngpaste":
+        return await _run(tool, "-")
+    if tool == "osascript":
+        answer = await _run(tool, "-e", "the clipboard as «class PNGf»")
+        found = re.search(rb"data PNGf([0-9A-F]+)", answer)
+        return bytes.fromhex(found[1].decode()) if found else b""
+    if tool == "wl-paste":
+        offered, take = await _run(tool, "--list-types"), [tool, "--type"]
+    else:
+        take = [tool, "-selection", "clipboard", "-o", "-t"]
+        offered = await _run(*take, "TARGETS")
+    kinds = offered.decode("utf-8", "replace").split()
+    kind = next((kind for kind in IMAGE_KINDS if kind in kinds), None)
+    return await _run(*take, kind) if kind else b""
+
+
+async def _run(*command: str) -> bytes:
+    """What a command writes; nothing when it fails, hangs, or writes more than an image may have."""
+    null = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=null, stdout=asyncio.subprocess.PIPE, stderr=null, start_new_session=True
+        )
+    except OSError:
+        return b""
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(TOOL_TIME):
+            data = bytearray()
+            while len(data) <= FILE_LIMIT and (piece := await process.stdout.read(1 << 20)):
+                data += piece
+            if len(data) <= FILE_LIMIT and await process.wait() == 0:
+                return bytes(data)
+    except TimeoutError:
+        pass
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return b""

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from textual.actions import SkipAction
 
+from durable_tui.host.errors import HostError
+from durable_tui.models.images import ImageRefused
 from durable_tui.ui import clipboard
 from durable_tui.ui.actions import BY_ID, Action
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.rows import Row
+from durable_tui.ui.model_commands import ModelCommands
 from durable_tui.ui.place_commands import CommandError, PlaceCommands
 from durable_tui.ui.providers import Palette
 from durable_tui.ui.screens.dialogs import ChoiceScreen, HelpScreen, LineScreen
@@ -24,7 +27,7 @@ QUIT_TWICE = 2.0  # seconds within which the second Ctrl+C quits
 OVER_DIALOGS = {"quit", "interrupt", "suspend"}  # what works while a dialog is open
 
 
-class Commands(PlaceCommands):
+class Commands(ModelCommands, PlaceCommands):
     """Bound to the app; `run` is the one way in, for keys, palette, slash commands and clicks."""
 
     def __init__(self, app: DurableApp) -> None:
@@ -81,31 +84,8 @@ class Commands(PlaceCommands):
     async def do_new(self) -> None:
         await self.app.switch_session(None)
 
-    async def do_model(self, argument: str) -> None:
-        session = self.session
-        if not argument:
-            names = await session.model_names()
-            current = session.model.header().model
-            rows = [
-                Row(
-                    name,
-                    [("" if name != current else f"{self.app.glyphs['done']} ", "good"), (name, "bold")],
-                    [(note, "faint")],
-                )
-                for name, note in names
-            ]
-            text = "Answers from the next request on. Others: /model PROVIDER/MODEL"
-            self.app.push_screen(ChoiceScreen(self.app.look, "choose a model", text, rows), self._model_chosen)
-            return
-        problem = session.opened.models.problem(argument)
-        if problem:
-            raise CommandError(f"{argument}: {problem}")
-        await session.root.configure(model=argument)
-        self.app.tell(f"{argument} answers from the next request on")
-
-    def _model_chosen(self, name: str | None) -> None:
-        if name:
-            self.app.work(self.do_model(name), "model")
+    def do_usage(self) -> None:
+        self.app.tell(self.session.model.usage() or "no tokens were used yet")
 
     async def do_rename(self, argument: str) -> None:
         session = self.session
@@ -268,6 +248,20 @@ class Commands(PlaceCommands):
             self.app.tell("nothing is queued")
             return
         await self._take_back(items[-1])
+
+    async def do_paste_image(self) -> None:
+        session = self.session
+        self.app.tell("reading the clipboard …")
+        try:
+            mention = await session.attach(await clipboard.read_image())
+        except clipboard.NoImage as error:
+            raise CommandError(str(error)) from None
+        except ImageRefused as error:
+            raise CommandError(f"the image on the clipboard cannot be sent: {error}") from None
+        except (OSError, HostError) as error:
+            raise CommandError(f"the image was not kept: {error}") from None
+        self.main.composer.attach(mention)
+        self.app.tell("attached; it is sent with the message")
 
     def do_history_back(self) -> None:
         if not self.main.composer.walk(-1):

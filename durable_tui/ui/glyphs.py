@@ -35,6 +35,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "box": ("☐", "o"),
     "checked": ("☑", "x"),
     "times": ("×", "x"),
+    "at_least": ("≥", ">"),
 }
 
 

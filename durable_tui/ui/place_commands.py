@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from durable_tui.host.errors import HostError
+from durable_tui.models.messages import message_text
 from durable_tui.ui.adapter.blocks import source_text
-from durable_tui.ui.adapter.rows import item_text
 from durable_tui.ui.screens.dialogs import WhyScreen
 from durable_tui.ui.text.safe import one_line
 
@@ -102,10 +103,10 @@ class PlaceCommands:
         """Into the composer, its own text first kept; withdrawn only once the text is safe as the draft."""
         if item.get("mode") == "write":
             raise CommandError("a queued write cannot be edited")
-        content = item.get("content")
-        if not isinstance(content, str) and any(part.get("type") != "text" for part in content or ()):
-            raise CommandError("a message with images cannot be edited here")
-        text = item_text(content)
+        try:
+            text = await self.session.editable(item.get("content"))
+        except (OSError, HostError) as error:
+            raise CommandError(f"its image cannot be kept for editing: {error}") from None
         composer = self.main.composer
         if composer.text.strip():
             composer.cleared.append(composer.text)
@@ -122,7 +123,7 @@ class PlaceCommands:
         answer = await self.session.root.withdraw(item["id"])
         if answer != "withdrawn":
             raise CommandError("too late: the run has taken it already")
-        text = item_text(item.get("content")) if item.get("mode") != "write" else ""
+        text = message_text(item) if item.get("mode") != "write" else ""
         if text:
             self.main.composer.cleared.append(text)
             key = self.main.key("history_back")

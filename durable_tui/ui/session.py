@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from durable_tui.ui.glyphs import Glyphs
 if TYPE_CHECKING:
     from durable_tui.host.opening import Host, Opened
     from durable_tui.host.options import ScreenOptions
+    from durable_tui.models.offers import Offer
+    from durable_tui.models.provider import ThinkingLevel
 
 TOUR = "scripted/tour"
 
@@ -66,20 +68,60 @@ class Session:
         self.model.problem = problem
         return changed
 
-    async def model_names(self) -> list[tuple[str, str]]:
-        """(PROVIDER/MODEL, note) of the models that can be chosen without typing."""
-        current = self.model.header().model
-        names = {current: "in use"} if current else {}
-        for info in self.opened.models.known():
-            if info.problem is None and info.default_model:
-                names.setdefault(f"{info.name}/{info.default_model}", info.api)
-        local = getattr(self.opened.models, "local_default", None)
-        if local is not None:
-            found = await asyncio.to_thread(local)
-            if found:
-                names.setdefault(found, "local")
-        names.setdefault(TOUR, "built-in script")
-        return list(names.items())
+    def offers(self, ask: bool) -> tuple[Sequence[Offer], str]:
+        """What each provider offers, and the model of a session that names none; with `ask` it may take a second."""
+        models = self.opened.models
+        offers = models.listing(ask=ask)
+        return offers, self.opened.host.default_model(models, ask=False) or TOUR
+
+    # --- images -----------------------------------------------------------------------------------------------
+
+    async def content(self, text: str) -> str | list[Any]:
+        """What is sent for a text: itself, with the images it mentions. Raises ImageRefused."""
+        if "@" not in text:
+            return text
+        from durable_tui.host.attachments import with_images
+
+        return await asyncio.to_thread(with_images, text, self.files.directory)
+
+    async def pasted(self, text: str) -> str:
+        """What a paste becomes: mentions, when it is the paths of image files."""
+        if "/" not in text:
+            return text
+        from durable_tui.host.attachments import pasted
+
+        return await asyncio.to_thread(pasted, text, self.files.directory)
+
+    async def attach(self, data: bytes) -> str:
+        """Keep an image as a file and give its mention. Raises ImageRefused, HostError, OSError."""
+        from durable_tui.host.attachments import keep_image, mention
+        from durable_tui.models.images import prepare
+
+        def keep() -> str:
+            block = prepare(data)
+            return mention(str(keep_image(self.opened.host.paths.make_attachments(), block)))
+
+        return await asyncio.to_thread(keep)
+
+    async def editable(self, content: Any) -> str:
+        """A message as the text that sends the same again; see `attachments.editable`. Raises HostError, OSError."""
+        if isinstance(content, str):
+            return content
+        from durable_tui.host.attachments import editable
+
+        return await asyncio.to_thread(
+            lambda: editable(content, self.files.directory, self.opened.host.paths.make_attachments())
+        )
+
+    def blind(self) -> str:
+        """The name of the model in use when it is known to see no images, else ""."""
+        from durable_tui.models.provider import ModelError
+
+        name = self.model.header().model
+        try:
+            return name if self.opened.models.resolve(name).images is False else ""
+        except ModelError:
+            return ""
 
     async def close(self) -> None:
         """Stop watching, then close in order: nothing is lost, unfinished work goes on at the next open."""
@@ -192,11 +234,13 @@ async def choose_path(host: Host, options: ScreenOptions) -> Path:
     return catalogue.new_path()
 
 
-async def open_at(host: Host, path: Path, *, directory: str, model: str | None = None) -> Opened:
+async def open_at(
+    host: Host, path: Path, *, directory: str, model: str | None = None, thinking: ThinkingLevel | None = None
+) -> Opened:
     """Open a session for the screen: without any model it runs the built-in tour. Raises what the host raises."""
     from durable_tui.host.opening import open_session
 
-    return await open_session(host, path, directory=directory, model=model, fallback_model=TOUR)
+    return await open_session(host, path, directory=directory, model=model, thinking=thinking, fallback_model=TOUR)
 
 
 def exit_status(error: BaseException) -> int:

@@ -273,10 +273,23 @@ def test_design_3_demo_without_a_terminal(home: Home) -> None:
     assert not list(home.folder.glob("durable-tui-demo-*"))
 
 
+def test_run_lets_the_model_think_as_much_as_is_asked(home: Home) -> None:
+    with ModelServer([{"text": "It is done."}]) as server:
+        home.write(QUICK, extra=f'[providers.ollama]\nbase_url = "{server.base_url}"', model="ollama/gpt-oss:20b")
+        first = home.run("run", "--thinking", "high", "--session", str(home.session), "go")
+        again = home.run("run", "--session", str(home.session), "go on")
+        other = home.run("run", "go")
+        assert first.status == again.status == other.status == 0, (first, again, other)
+        assert [body.get("reasoning_effort") for body in server.requests] == ["high", "high", None]
+
+
 def test_design_3_doctor_says_what_to_do(home: Home) -> None:
     ended = home.run("doctor")
     assert ended.status == 0, ended
-    assert "no key for openai" in ended.stdout and "default model play/one" in ended.stdout
+    assert (
+        "openai: no key; set the environment variable OPENAI_API_KEY" in ended.stdout
+        and "default model play/one" in ended.stdout
+    )
 
 
 def test_contract_8_4_an_input_behind_a_run_that_fails_is_still_taken(home: Home) -> None:

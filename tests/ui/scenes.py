@@ -148,6 +148,10 @@ async def idle(world: World) -> Stage:
     return stage
 
 
+async def thinking(world: World) -> Stage:
+    return await world.stage(agent={**AGENT, "thinkingLevel": "high"}).open()
+
+
 async def streaming(world: World) -> Stage:
     hold = asyncio.Event()
     answer = Turn(STREAMED, thinking="Where is the port used?", chunks=4, hold=hold)
@@ -178,6 +182,16 @@ async def parked(world: World) -> Stage:
     stage = await running(world)
     await stage.root.stop()
     await stage.idle()
+    return stage
+
+
+async def waiting(world: World) -> Stage:
+    """The answer is being made in the background; it is looked for now and then."""
+    agent = {"model": "openai/gpt-5.2", "cwd": CWD}
+    stage = await world.stage([READ, Turn(STREAMED, defer=9, after=40.0)], agent=agent).open()
+    await stage.say("Why does the server not start?")
+    await stage.asked(2)
+    world.clock.pass_by(12)
     return stage
 
 
@@ -321,12 +335,23 @@ def pressed(*keys: str) -> Callable[[DurableApp, Pilot[int], Stage], Awaitable[N
     return during
 
 
+def acted(name: str) -> Callable[[DurableApp, Pilot[int], Stage], Awaitable[None]]:
+    """By an action's name: keys typed into the composer would be a draft, which may be committed meanwhile or not."""
+
+    async def during(app: DurableApp, pilot: Pilot[int], stage: Stage) -> None:
+        app.action_act(name)
+        await pilot.pause()
+
+    return during
+
+
 SCENES: dict[str, Scene] = {
     "first": Scene(first, "the built-in tour answers"),
     "idle": Scene(idle, "nothing else had to change"),
     "streaming": Scene(streaming, "in the file itself, and"),
     "running": Scene(running, "pytest -q"),
     "running_live": Scene(running, "bash  running", pressed("f2")),
+    "waiting": Scene(waiting, "next look in"),
     "parked": Scene(parked, "parked"),
     "parked_inbox": Scene(parked, "then update the changelog", pressed("f3")),
     "found": Scene(found, "not decided yet", paused=True),
@@ -339,6 +364,7 @@ SCENES: dict[str, Scene] = {
     "following": Scene(owned, "read-only", pressed("enter"), elsewhere=True),
     "sessions": Scene(many, "4 sessions in this directory", pressed("ctrl+o")),
     "help": Scene(idle, "writing", pressed("f1")),
+    "models": Scene(thinking, "no server answers", acted("model")),
     "palette": Scene(idle, "New session", pressed("ctrl+p")),
     "slash": Scene(idle, "/recoveries", pressed("/")),
 }

@@ -64,7 +64,7 @@ async def test_every_state_word_is_whole_at_80_columns() -> None:
         header = app.main.header
         for state, (_, word, _) in STATES.items():
             header.facts = Header(
-                "a title of some length for a session", "~/src/app", "p/a-model", state, "23 % of 128k"
+                "a title of some length for a session", "~/src/app", "p/a-model", state=state, context="23 % of 128k"
             )
             line = "".join(text for text, _ in header.runs(header.size.width))
             assert f" {word}" in line and len(line) <= header.size.width

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from durable_tui.host.options import ScreenOptions
+from durable_tui.ui.actions import SLASHES
 from durable_tui.ui.text import layout as layout_module
 from tests.tools import ui_fakes as fakes
 from tests.ui.kit import running, screen_text, until
@@ -22,6 +23,19 @@ async def test_the_recovered_scene_shows_everything() -> None:
             "steer", "parked", "tasks · 3 live", "waiting on T19", "Enter steer · Alt+Enter follow-up · Esc stop",
         ):  # fmt: skip
             assert words in shown, words
+
+
+async def test_usage_tells_tokens_cached_ones_and_whether_the_cost_is_all() -> None:
+    used = {"input": 1200, "output": 85, "cacheRead": 9800, "cacheWrite": 500, "cost": {"total": 0.012}, "unpriced": 7}
+    opened = fakes.recovered_scene()
+    opened.root.view = {**opened.root.view, "usage": {"models": {"a/b": used}, "tools": {}}}
+    async with running(opened, size=(80, 24)) as (app, pilot, _):
+        await app.commands.run_slash(SLASHES["usage"], "")
+        said = "11 500 tokens sent (9 800 cached, 500 newly cached), 85 received; ≥ $0.012"
+        await until(pilot, lambda: said in screen_text(app))
+    async with running(size=(80, 24)) as (app, pilot, _):
+        await app.commands.run_slash(SLASHES["usage"], "")
+        await until(pilot, lambda: "no tokens were used yet" in screen_text(app))
 
 
 async def test_mounted_widgets_are_few_and_stay_few_with_history() -> None:

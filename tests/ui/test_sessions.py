@@ -52,7 +52,14 @@ class FakeHost:
 
 def test_ui_k07_rows_tell_how_each_session_stands() -> None:
     infos = [
-        info("a", "unfinished", unfinished=3, queued=2, model="x/chat", cost=0.012),
+        info(
+            "a",
+            "unfinished",
+            unfinished=3,
+            queued=2,
+            model="x/chat",
+            usage={"totalTokens": 9, "cost": {"total": 0.012}},
+        ),
         info("b", "running", owner={"pid": 5120}),
         info("c", "damaged", message="torn at page 3"),
         info("d", "newer", message="schema 9, this program knows 1"),

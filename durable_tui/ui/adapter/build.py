@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from durable_tui.models.images import is_image
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool, ToolState
 from durable_tui.ui.adapter.chunks import Chunk, Chunker, chunks
@@ -27,9 +28,15 @@ def content_text(content: Any) -> tuple[str, int]:
             continue
         if part.get("type") == "text":
             texts.append(str(part.get("text", "")))
-        elif part.get("type") == "image":
+        elif is_image(part):
             images += 1
     return "\n".join(texts), images
+
+
+def image_bytes(content: Any) -> int:
+    """The bytes of all images of a message's content."""
+    parts = () if isinstance(content, str) else content or ()
+    return sum(len(part.get("data") or "") * 3 // 4 for part in parts if is_image(part))
 
 
 def message_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -72,8 +79,9 @@ class Builder:
         return parts
 
     def _user(self, entry: int, message: Mapping[str, Any]) -> list[Block]:
-        text, images = content_text(message.get("content", ""))
-        facts = words.plural(images, "image") if images else ""
+        content = message.get("content", "")
+        text, images = content_text(content)
+        facts = f"{words.plural(images, 'image')}, {words.size(image_bytes(content))}" if images else ""
         out = [Block((entry, "h"), Head("user", message.get("timestamp"), facts), gap=True)]
         lines = text.split("\n")
         for start in range(0, len(lines), _SAID_LINES):

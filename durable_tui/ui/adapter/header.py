@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from durable_tui.models.usage import cost_text, total_usage
 from durable_tui.ui.adapter import words
 
-State = Literal["opening", "idle", "busy", "retrying", "stopping", "parked", "paused", "approval", "reading", "problem"]
+State = Literal[
+    "opening", "idle", "busy", "waiting", "retrying", "stopping", "parked", "paused", "approval", "reading", "problem"
+]
 
 STATES: dict[State, tuple[str, str, str]] = {  # glyph, word, tone
     "opening": ("busy", "opening", "live"),
     "idle": ("clean", "ready", "dim"),
     "busy": ("running", "running", "good"),
+    "waiting": ("running", "waiting", "good"),
     "retrying": ("running", "retrying", "attention"),
     "stopping": ("running", "stopping", "attention"),
     "parked": ("interrupted", "parked", "attention"),
@@ -31,6 +35,7 @@ class Header:
     title: str = ""
     cwd: str = ""
     model: str = ""
+    thinking: str = ""  # not when it is off
     state: State = "opening"
     context: str = ""
     cost: str = ""
@@ -49,6 +54,11 @@ def model_of(view: Mapping[str, Any]) -> str:
     return str(model or "")
 
 
+def thinking_of(view: Mapping[str, Any]) -> str:
+    level = (view.get("agent") or {}).get("thinkingLevel")
+    return "" if level in (None, "off") else str(level)
+
+
 def context_of(view: Mapping[str, Any]) -> str:
     """`23 % of 128k`, or the tokens alone where the window is not known."""
     context = view.get("context") or {}
@@ -61,20 +71,15 @@ def context_of(view: Mapping[str, Any]) -> str:
     return f"{words.tokens(int(used))} tokens"
 
 
-def cost_of(view: Mapping[str, Any]) -> str:
-    """The conversation's cost; `n/a` when tokens were used at an unknown price."""
-    usage = view.get("usage") or {}
-    total, known, used = 0.0, False, False
-    for part in ("models", "tools"):
-        for item in (usage.get(part) or {}).values():
-            used = used or bool(item.get("totalTokens"))
-            cost = item.get("cost")
-            if cost is not None:
-                known = True
-                total += float(cost.get("total") or 0)
-    if known:
-        return words.money(total)
-    return "cost n/a" if used else ""
+def cost_of(view: Mapping[str, Any], at_least: str = "≥") -> str:
+    """The conversation's cost; `cost n/a` when tokens were used at an unknown price."""
+    return cost_words(total_usage([view.get("usage") or {}]), at_least)
+
+
+def cost_words(usage: Mapping[str, Any], at_least: str) -> str:
+    """A cost that stands alone: `$0.012`, `≥ $0.012`, `cost n/a`, "" when nothing was used."""
+    text = cost_text(usage, at_least)
+    return f"cost {text}" if text == "n/a" else text
 
 
 def state_of(
@@ -100,8 +105,11 @@ def state_of(
             return "stopping"
         if any(slot.get("waitingFor") == "approval" for slot in view.get("tools") or ()):
             return "approval"
-        if (view.get("generation") or {}).get("retry"):
+        generation = view.get("generation") or {}
+        if generation.get("retry"):
             return "retrying"
+        if generation.get("deferred"):
+            return "waiting"
         return "busy"
     if any(item.get("parked") for item in (view.get("inbox") or {}).get("items") or ()):
         return "parked"

@@ -311,7 +311,7 @@ class Conversation:
             self._streams.clear()
             self._attempt = attempt
         message = generation.get("message") or {}
-        retry = generation.get("retry")
+        retry, deferred = generation.get("retry"), generation.get("deferred")
         tail = [Block(("live", "h"), Head("assistant", message.get("timestamp")), gap=True)]
         tail[0].version = int(message.get("timestamp") or 0)  # the time comes with the first words
         parts = message.get("content") or ()
@@ -334,6 +334,10 @@ class Conversation:
                 tail.append(block)
         if retry:
             tail = self._retrying(tail, retry)
+        elif deferred:
+            at = words.clock(deferred.get("pollAt"), seconds=True)
+            text = f"the answer is being made at the provider; next look at {at}".removesuffix("; next look at ")
+            tail = [*tail, _note("running", text, "dim")]
         else:
             self._cursor(tail)
         self.tail = tail
@@ -347,9 +351,7 @@ class Conversation:
             tail = []
         else:
             text = f"{error}; {text}"
-        note = Block(("live", "n"), Note("running", text, "attention"))
-        note.version = hash(text)
-        return [*tail, note]
+        return [*tail, _note("running", text, "attention")]
 
     def _cursor(self, tail: list[Block]) -> None:
         last = tail[-1]
@@ -404,3 +406,8 @@ class Conversation:
         self._folds[block.key] = wanted
         block.changed()
         return True
+
+
+def _note(glyph: str, text: str, tone: str) -> Block:
+    """A sentence at the open end of the transcript."""
+    return Block(("live", "n"), Note(glyph, text, tone), version=hash(text))

@@ -80,8 +80,7 @@ def live_rows(
             wait = max(int(retry.get("at", now)) - now, 0)
             left += [("retry", "bold attention"), (f" {glyphs['dot']} in {words.elapsed(wait)}", "attention")]
         elif deferred:
-            wait = max(int(deferred.get("pollAt", now)) - now, 0)
-            left += [("waiting for the provider", "bold"), (f" {glyphs['dot']} asks in {words.elapsed(wait)}", "dim")]
+            left += [("answer is being made", "bold"), (f" at {task.get('provider') or 'the provider'}", "dim")]
         elif generation is not None and ("message" in generation or not slots):
             left += [("request", "bold"), (f" {glyphs['dot']} attempt {generation.get('attempt', 1)}", "dim")]
         else:
@@ -90,8 +89,11 @@ def live_rows(
             right = [(words.elapsed(now - max(int(started), since)), "live")]
         ticking = not standing
         rows.append(Row(("task", run["taskId"]), left, right))
-        if retry and retry.get("error"):
-            rows.append(Row(None, [(f"   {glyphs['rail']} ", "faint"), (str(retry["error"]), "dim")]))
+        below = str(retry["error"]) if retry and retry.get("error") else ""
+        if deferred and not stopping:
+            below = "asked for again when this starts" if standing else words.next_look(int(deferred["pollAt"]), now)
+        if below:
+            rows.append(Row(None, [(f"   {glyphs['rail']} ", "faint"), (below, "dim")]))
     for slot in slots:
         rows.extend(_slot(slot, tasks, now, glyphs, since))
         ticking = ticking or slot.get("status") == "running"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from durable_tui.models.usage import tokens_text, total_usage
 from durable_tui.ui.adapter import header, recovery, rows, words
 from durable_tui.ui.adapter.blocks import Said
 from durable_tui.ui.adapter.model import Changes, Conversation, FrameLike
@@ -113,11 +114,17 @@ class ScreenModel:
             title=header.title_of(view, self.fallback_title if self.has_older else self.conversation.first_said),
             cwd=words.home_path(str(cwd), self.home),
             model=header.model_of(view),
+            thinking=header.thinking_of(view),
             state=state,
             context=header.context_of(view),
-            cost=header.cost_of(view),
+            cost=header.cost_of(view, self.glyphs["at_least"]),
             seq=self.seq,
         )
+
+    def usage(self) -> str:
+        """Tokens and cost of the conversation in a line, "" when nothing was used."""
+        used = total_usage([self.view.get("usage") or {}])
+        return f"{tokens_text(used)}; {header.cost_words(used, self.glyphs['at_least'])}" if any(used.values()) else ""
 
     def recovery(self, *, every: bool = False) -> recovery.Recovery:
         return recovery.recovery(self.view.get("recovery"), epoch=None if every else self.epoch)

@@ -1,4 +1,4 @@
-"""The words and numbers people read: times, durations, money, task names. Times are milliseconds."""
+"""The words and numbers people read: times, durations, sizes, task names. Times are milliseconds."""
 
 from __future__ import annotations
 
@@ -54,13 +54,9 @@ def elapsed(milliseconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def money(value: float) -> str:
-    """`$0.012`: three digits where they matter."""
-    if value == 0:
-        return "$0"
-    if value < 0.001:
-        return "<$0.001"
-    return f"${value:.3f}" if value < 1 else f"${value:.2f}"
+def next_look(at: int, now: int) -> str:
+    """When an answer made elsewhere is asked for again: `next look in 4.0 s`, or that it is asked for right now."""
+    return f"next look in {elapsed(at - now)}" if at > now else "looking now"
 
 
 def tokens(count: int) -> str:

@@ -80,9 +80,18 @@ class ChoiceScreen(Dialog[Any]):
     """A list to choose from, with a text over it. Gives the chosen key."""
 
     def __init__(
-        self, look: Look, title: str, text: str, rows: Sequence[Row], *, corner: str = "Enter choose · Esc close"
+        self,
+        look: Look,
+        title: str,
+        text: str,
+        rows: Sequence[Row],
+        *,
+        chosen: Any = None,
+        corner: str = "Enter choose · Esc close",
     ) -> None:
+        """The cursor stands on the row with the key `chosen`, else on the first."""
         super().__init__(look, title, corner)
+        self._chosen = chosen
         self._text = text
         self._rows = tuple(rows)
 
@@ -94,7 +103,8 @@ class ChoiceScreen(Dialog[Any]):
     def on_mount(self) -> None:
         panel = self.query_one("#choices", Panel)
         panel.set_rows(Rows(self._rows))
-        panel.key = next((row.key for row in self._rows if row.key is not None), None)
+        keys = [row.key for row in self._rows if row.key is not None]
+        panel.key = self._chosen if self._chosen in keys else next(iter(keys), None)
         panel.focus()
 
     def on_panel_chosen(self, event: Panel.Chosen) -> None:

@@ -5,8 +5,10 @@ It knows nothing of sessions: it asks through messages and is told through `acce
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import ClassVar, Literal
 
 from textual import events
@@ -15,11 +17,13 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import TextArea
 
+from durable_tui.host.attachments import mention
 from durable_tui.ui.actions import action_of, bindings, complete_slash
 from durable_tui.ui.text.safe import clean
 from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.suggestions import Suggestion, Suggestions
 
+log = logging.getLogger(__name__)
 Mode = Literal["send", "follow_up"]
 DRAFT_DELAY = 0.25  # seconds without a change before a draft is committed
 DRAFT_AGAIN = 2.0  # seconds until a draft that could not be committed is tried again
@@ -27,8 +31,13 @@ DRAFT_LIMIT = 1.0  # seconds after which it is committed although the typing goe
 BURST_GAP = 0.004  # seconds between keys that no hand makes
 BURST_KEYS = 6
 BURST_HOLD = 0.04  # how long an Enter inside a burst waits for what follows it
+PASTE_TIME = 5.0  # seconds a paste may be looked at
 LONG = 400_000  # characters
 NEVER = "\0"  # in place of the stored draft: equal to nothing that can be written
+
+
+async def _as_it_is(text: str) -> str:
+    return text
 
 
 class Composer(TextArea):
@@ -61,8 +70,10 @@ class Composer(TextArea):
         self.suggestions = suggestions
         self.said_before: Callable[[], list[str]] = list
         self.files: Callable[[str], list[str]] = lambda prefix: []
+        self.pasted: Callable[[str], Awaitable[str]] = _as_it_is
         self.cleared: list[str] = []
         self.pending: str | None = None  # being committed right now
+        self._refused = ""  # what the error shown is about
         self._walk: int | None = None
         self._kept = ""  # what was written before walking
         self._draft_timer: Timer | None = None
@@ -109,6 +120,7 @@ class Composer(TextArea):
         self.pending = None
         if not self.text.strip():
             self.put(text)
+        self._refused = self.text
         self.tell(message)
 
     def tell(self, message: str) -> None:
@@ -119,7 +131,7 @@ class Composer(TextArea):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self.has_class("-error"):
+        if self.has_class("-error") and self.text != self._refused:  # giving it back is a change, too
             self.tell("")
         if self._draft_timer is not None:
             self._draft_timer.stop()
@@ -191,8 +203,25 @@ class Composer(TextArea):
             self.insert("\n")
         text = clean(event.text)
         if text:
+            text = await self._become(text)
             self._replace_via_keyboard(text, *self.selection)
             self.call_after_refresh(self.scroll_cursor_visible)  # the composer may have grown meanwhile
+
+    async def _become(self, text: str) -> str:
+        """What a paste becomes. Keys that follow wait for it; a file system that hangs does not hold them up for long."""
+        try:
+            became = clean(await asyncio.wait_for(self.pasted(text), PASTE_TIME))
+        except Exception as error:
+            log.warning("a paste was not looked at", exc_info=error)
+            return text
+        return became[1:] if became != text and self.text[: self._offset()].endswith("@") else became
+
+    def attach(self, word: str) -> None:
+        """Put the mention of a file where the cursor is, as a word of its own (not one with the command that asked)."""
+        before = self.text[: self._offset()]
+        blank = "" if not before or before[-1].isspace() or before == self.pending else " "
+        self._replace_via_keyboard(f"{blank}{word} ", *self.selection)
+        self.focus()
 
     def submit(self, mode: Mode) -> None:
         """Enter or its like: a line break, a suggestion taken, or off it goes."""
@@ -329,7 +358,7 @@ class Composer(TextArea):
             word = head.rsplit(None, 1)[-1] if head and not head[-1].isspace() else ""
             if word.startswith("@"):
                 start = len(head) - len(word)
-                found = [Suggestion(start, f"@{path}", path) for path in self.files(word[1:])]
+                found = [Suggestion(start, mention(path), path) for path in self.files(word[1:])]
         self.suggestions.offer(found)
 
     def on_focus(self) -> None:

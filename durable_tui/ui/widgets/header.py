@@ -45,6 +45,9 @@ class HeaderLine(Widget):
             right.append([(f"#{facts.seq}", "identity")])
         title, cwd, model = one_line(facts.title, 200), one_line(facts.cwd, 200), one_line(facts.model, 100)
         short = model.split("/", 1)[-1]
+        if facts.thinking and model:
+            level = f" {self.glyphs['dot']} {one_line(facts.thinking, 20)}"
+            model, short = model + level, short + level
         badge: list[Run] = [(self.badge, "bold live reverse")]
         everything = len(right)
         plans = (

@@ -75,13 +75,20 @@ class Panel(ScrollView, can_focus=True):
         further = [index for index in keyed if (index - at) * direction > 0]
         target = (min(further) if direction > 0 else max(further)) if further else at
         self.key = self.rows[target].key
+        self.show_cursor()
+        self.refresh()
+
+    def show_cursor(self) -> None:
+        """Scroll to the cursor, where that is needed."""
+        target = self.cursor_row()
+        if target is None:
+            return
         self.scroll_to(
             y=max(0, min(target, self.scroll_offset.y)), animate=False
         ) if target < self.scroll_offset.y else None
         height = self.scrollable_content_region.height
         if target >= self.scroll_offset.y + height:
             self.scroll_to(y=target - height + 1, animate=False)
-        self.refresh()
 
     def chosen_key(self) -> Any:
         """The cursor's key, else the first row's."""

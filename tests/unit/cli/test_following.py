@@ -45,6 +45,10 @@ def test_open_submissions_are_the_queue_and_the_runs_inputs() -> None:
         ({"tools": [], "generation": {"attempt": 1}}, "asking the model"),
         ({"tools": [], "generation": {"attempt": 3}}, "asking the model, attempt 3"),
         ({"tools": [], "generation": {"retry": {"error": "503\n"}}}, "waiting to ask again: 503"),
+        (
+            {"tools": [], "generation": {"attempt": 1, "deferred": {"pollAt": 9}}},
+            "waiting for the answer; it is being made at the provider",
+        ),
         ({"tools": [{"status": "running", "name": "bash", "taskId": 7}]}, "running bash npm test"),
         ({"tools": [{"status": "done", "name": "bash"}, {"status": "running", "name": "edit"}]}, "running edit"),
     ],

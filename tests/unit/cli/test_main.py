@@ -33,6 +33,7 @@ from durable_tui.storage.errors import (
         (["run", "x", "--json"], "run", ["x"]),
         (["run", "a", "--json", "b"], "run", ["a", "b"]),
         (["run", "--timeout", "3", "--", "-x", "y"], "run", ["-x", "y"]),
+        (["--thinking", "high", "run", "x"], "run", ["x"]),
     ],
 )
 def test_design_3_command_and_prompt(argv: list[str], command: str | None, prompt: list[str]) -> None:
@@ -55,6 +56,9 @@ def test_design_3_options_may_stand_before_the_command() -> None:
         ["run", "--timeout", "0", "x"],
         ["run", "--timeout", "nan", "x"],
         ["run", "--timeout"],
+        ["run", "--thinking", "hard", "x"],
+        ["--thinking"],
+        ["resume", "--thinking", "low"],
         ["run", "--sess", "a", "x"],
         ["show"],
         ["show", "a", "--json", "--export", "md"],
@@ -66,6 +70,12 @@ def test_design_3_options_may_stand_before_the_command() -> None:
 def test_design_3_wrong_words_are_usage_errors(argv: list[str]) -> None:
     with pytest.raises(UsageError, match="--help"):
         parse(argv)
+
+
+def test_thinking_is_one_of_the_levels_and_the_others_are_named() -> None:
+    assert parse(["--thinking", "xhigh"])[1].thinking == "xhigh" and parse(["run", "x"])[1].thinking is None
+    with pytest.raises(UsageError, match="'hard' is not one of off, minimal, low, medium, high, xhigh"):
+        parse(["run", "--thinking=hard", "x"])
 
 
 def test_design_3_json_is_known_before_the_words_are_right() -> None:

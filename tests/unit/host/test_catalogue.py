@@ -17,6 +17,7 @@ from durable_tui.host.catalogue import Catalogue, looks_like_path, new_id
 from durable_tui.host.errors import ModelMissing, SessionUnknown
 from durable_tui.host.opening import Host, Opened, open_session
 from durable_tui.host.paths import Paths
+from durable_tui.models.provider import ThinkingLevel
 
 
 @pytest.fixture
@@ -201,6 +202,28 @@ async def test_design_3_the_model_by_its_order(host: Host, tmp_path: Path) -> No
     assert await model({}, None, path) == "play/new", "and is changed by asking"
     with pytest.raises(ModelMissing, match="DURABLE_TUI_MODEL, gone/m: there is no provider 'gone'"):
         await model({"DURABLE_TUI_MODEL": "gone/m"})
+
+
+async def test_the_thinking_level_is_the_configured_one_at_first_and_then_the_one_asked_for(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text('model = "scripted/tour"\nthinking = "medium"\n')
+    host = Host.load({"DURABLE_TUI_HOME": str(home)})
+
+    async def level(path: Path, asked: ThinkingLevel | None = None) -> str | None:
+        opened = await open_session(host, path, directory=str(tmp_path), thinking=asked)
+        agent = await opened.root.agent()
+        await opened.close()
+        return agent.get("thinkingLevel")
+
+    path, other = host.catalogue.new_path(), host.catalogue.new_path()
+    assert await level(path) == "medium"
+    assert await level(path, "high") == "high" and await level(path) == "high"
+    assert await level(path, "off") == "off"
+    assert await level(other, "low") == "low"
+    host = Host.load({"DURABLE_TUI_HOME": str(tmp_path / "elsewhere"), "DURABLE_TUI_MODEL": "scripted/tour"})
+    path = host.catalogue.new_path()
+    assert await level(path) is None and await level(path, "off") is None
 
 
 async def test_design_3_without_any_model_nothing_is_made(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_design_3_elsewhere_it_says_that_it_does_not_run() -> None:
     "options",
     [
         ScreenOptions("/a b"),
-        ScreenOptions("/a", prompt="--new -- x", new=True, model="p/m/x"),
+        ScreenOptions("/a", prompt="--new -- x", new=True, model="p/m/x", thinking="xhigh"),
         ScreenOptions("/a", session="./x=y.sqlite", paused=True, prompt="line\nline"),
     ],
 )

@@ -8,11 +8,13 @@ import pytest
 
 from durable_tui.host.errors import ConfigError
 from durable_tui.host.settings import Config, line_of, load_config, parse_config
+from durable_tui.models import Models
 
 PATH = Path("/home/me/config.toml")
 
 DESIGN = """\
 model = "local/qwen3"
+thinking = "high"
 [providers.local]
 api = "openai-chat"
 base_url = "http://127.0.0.1:8080/v1"
@@ -36,7 +38,7 @@ limits = {turns = 20, cost = 1.5}
 def test_design_3_every_key_arrives_where_it_is_used() -> None:
     config = parse_config(DESIGN, PATH)
     settings = config.harness_settings()
-    assert config.model == "local/qwen3" and config.durability == "power"
+    assert config.model == "local/qwen3" and config.thinking == "high" and config.durability == "power"
     assert config.providers["local"]["api_key_env"] == "LOCAL_KEY"
     assert config.providers["play"]["script"] == "/home/me/turns.json"
     assert (settings.steering_mode, settings.follow_up_mode) == ("all", "one_at_a_time")
@@ -44,6 +46,23 @@ def test_design_3_every_key_arrives_where_it_is_used() -> None:
     assert (settings.max_retries, settings.base_delay, settings.max_delay) == (1, 0.5, 6.0)
     assert (settings.partial_interval, settings.output_interval) == (0.2, 0.3)
     assert (settings.limit_turns, settings.limit_cost) == (20, 1.5)
+
+
+def test_facts_of_a_models_own_are_taken_as_they_are() -> None:
+    text = """\
+[providers.openai.models."gpt-5.2"]
+context_window = 100_000
+max_output = 8000
+images = false
+reasoning = true
+tools = true
+prices = {input = 0, output = 1.5, cache_read = 0.1, cache_write = 2}
+"""
+    facts = parse_config(text, PATH).providers["openai"]["models"]["gpt-5.2"]
+    assert facts["prices"] == {"input": 0, "output": 1.5, "cache_read": 0.1, "cache_write": 2}
+    model = Models.from_env({}, parse_config(text, PATH).providers).resolve("openai/gpt-5.2")
+    assert (model.context_window, model.max_output, model.images) == (100_000, 8000, False)
+    assert model.prices == {"input": 0.0, "output": 1.5, "cacheRead": 0.1, "cacheWrite": 2.0}
 
 
 def test_design_3_no_file_means_the_defaults(tmp_path: Path) -> None:
@@ -58,6 +77,12 @@ def test_design_3_no_file_means_the_defaults(tmp_path: Path) -> None:
         ("modle = 'a/b'", 1, "modle: is not known; did you mean model?"),
         ("model = 'qwen'", 1, "model: must be PROVIDER/MODEL"),
         ("model = 3", 1, "model: must be PROVIDER/MODEL"),
+        (
+            "\nthinking = 'hard'",
+            2,
+            'thinking: must be one of "off", "minimal", "low", "medium", "high", "xhigh", not "hard"',
+        ),
+        ("thinking = ['low']", 1, "thinking: must be one of"),
         ("[settings]\nrestart_limit = 0", 2, "settings.restart_limit: must be a whole number of at least 1, not 0"),
         ("[settings]\nrestart_limit = true", 2, "restart_limit: must be a whole number"),
         ("[settings]\n\ndurabilty = 'power'", 3, "did you mean durability?"),
@@ -77,6 +102,29 @@ def test_design_3_no_file_means_the_defaults(tmp_path: Path) -> None:
         ("[providers.x]\napi = 'scripted'", 1, 'needs script = "turns.json"'),
         ("[providers]\nx = 1", 2, "providers.x: must be a table"),
         ("[providers.'a/b']\napi = 'anthropic'", 1, "holds no slash"),
+        ("[providers.x.models]\nm = 3", 2, "providers.x.models.m: must be a table"),
+        (
+            "[providers.x.models.m]\ncontext_window = '8k'",
+            2,
+            'models.m.context_window: must be a whole number of at least 1, not "8k"',
+        ),
+        ("[providers.x.models.'gpt-5.2']\nmax_output = 0", 2, "models.gpt-5.2.max_output: must be a whole number"),
+        ("[providers.x.models.m]\nimages = 1", 2, "providers.x.models.m.images: must be true or false, not 1"),
+        ("[providers.x.models.m]\nreasoning = 'high'", 2, "models.m.reasoning: must be true or false"),
+        ("[providers.x.models.m]\ntools = 'yes'", 2, "models.m.tools: must be true or false"),
+        ("[providers.x.models.m]\ncontext = 8000", 2, "models.m.context: is not known; did you mean context_window?"),
+        ("[providers.x.models.m]\nprices = 2", 2, "models.m.prices: must be a table with input and output in USD"),
+        ("[providers.x.models.m]\nprices = {input = 1}", 2, "models.m.prices: must be a table with input and output"),
+        (
+            "[providers.x.models.m]\nprices = {input = -1, output = 1}",
+            2,
+            "models.m.prices.input: must be a number of at least 0, not -1",
+        ),
+        (
+            "[providers.x.models.m.prices]\ninput = 1\noutput = 2\ncacheRead = 0.1",
+            4,
+            "models.m.prices.cacheRead: is not known; did you mean cache_read or cache_write?",
+        ),
         ("# fine\nmodel = qwen", 2, "model: is not TOML"),
         ("[settings\n", 1, "is not TOML"),
     ],

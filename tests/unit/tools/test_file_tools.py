@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
-import struct
 import time
 import unicodedata
-import zlib
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from durable_tui.tools.edit import edit
 from durable_tui.tools.paths import _locks
 from durable_tui.tools.read import read
 from durable_tui.tools.write import write
+from tests.tools import pictures
 from tests.tools.fake_call import Bench, text_of
 
 
@@ -123,26 +122,38 @@ async def test_proc_files_without_a_size_can_be_read(bench: Bench) -> None:
     assert "Pid:" in text_of(await bench.call(read, path="/proc/self/status"))
 
 
-def png(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = zlib.compress((b"\0" + b"\0" * ((width + 7) // 8)) * height)
-    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-
-
-async def test_t30_t32_the_kind_is_decided_by_content_and_no_image_is_sent(bench: Bench) -> None:
+async def test_t30_the_kind_is_decided_by_content_and_a_torn_image_is_an_error(bench: Bench) -> None:
     bench.put("pic.jpeg", b"no picture here\n")
+    bench.put("page.png", b"<!doctype html>\n<p>hi\n")
     bench.put("empty.png", b"")
-    bench.put("cut.png", png(3, 3)[:20])
-    bench.put("wide.png", png(9000, 40))
+    bench.put("cut.png", pictures.plain()[:20])
     bench.put("photo.txt", base64.b64decode("/9j/4AAQSkZJRgABAQ=="))
     assert text_of(await bench.call(read, path="pic.jpeg")) == "no picture here"
+    assert text_of(await bench.call(read, path="page.png")).startswith("<!doctype html>")
     assert "empty" in await refused(bench, read, path="empty.png")
-    for name in ("cut.png", "wide.png"):
-        assert "PNG image" in await refused(bench, read, path=name)
-    assert "JPEG image" in await refused(bench, read, path="photo.txt")
+    assert await refused(bench, read, path="cut.png") == "cut.png cannot be shown: the PNG image is cut off or damaged"
+    assert "photo.txt cannot be shown: the JPEG image" in await refused(bench, read, path="photo.txt")
+
+
+async def test_t32_an_image_is_shown_and_a_wide_one_made_smaller(bench: Bench) -> None:
+    bench.put("icon", pictures.plain("PNG", (30, 20)))
+    bench.put("wide.png", pictures.plain("PNG", (9000, 40)))
+    result = await bench.call(read, path="icon", offset=7)
+    assert isinstance(result.content, list) and not result.is_error
+    note, image = result.content
+    assert note["text"].startswith("[icon: a PNG image of 30x20 pixels, ") and note["text"].endswith(" bytes]")
+    assert image == pictures.block(pictures.plain("PNG", (30, 20)))
+    assert result.details == {"path": str(bench.cwd / "icon"), "width": 30, "height": 20}
+    wide = await bench.call(read, path="wide.png")
+    assert isinstance(wide.content, list)
+    assert "9000x40 pixels, shown at 2000x9" in wide.content[0]["text"]
+    assert pictures.opened(wide.content[1]).size == (2000, 9)
+
+
+async def test_a_file_too_large_for_an_image_is_refused_unread(bench: Bench) -> None:
+    with open(bench.put("big.png", pictures.plain()), "r+b") as file:
+        file.truncate(1 << 40)
+    assert "1048576 MiB; at most 64 MiB" in await refused(bench, read, path="big.png")
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,22 @@ def test_streaming_touches_only_the_tail_and_keeps_closed_chunks() -> None:
     assert play.model.blocks == stable
 
 
+def test_an_answer_made_in_the_background_says_so_where_it_will_stand() -> None:
+    play = Play()
+    play.append(user(2, "q"))
+    play.ops(["s", ["run"], {"taskId": 9, "inputs": [1]}], ["s", ["generation"], {"attempt": 1}])
+    changes = play.ops(["s", ["generation", "deferred"], {"pollAt": 1_700_000_000_000}])
+    assert changes.tail and kinds(play.model.tail) == [Head, Note]
+    note = play.model.tail[-1]
+    assert "is being made" in note.data.text and "next look at" in note.data.text
+    play.ops(["s", ["generation", "deferred", "pollAt"], 1_700_000_009_000])
+    again = play.model.tail[-1]
+    assert again.key == note.key and again.version != note.version
+    play.append(assistant(3, text("made")))
+    play.ops(["d", ["run"]], ["d", ["generation"]])
+    assert play.model.tail == [] and "is being made" not in play.shown()
+
+
 def test_ui_r09_an_aborted_answer_without_output_says_so() -> None:
     play = Play()
     play.append(assistant(3, stop="aborted"))
