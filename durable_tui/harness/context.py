@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.models.messages import message_text
+from durable_tui.models.usage import IMAGE_TOKENS
 from durable_tui.storage.records import EntryRecord
 
 if TYPE_CHECKING:
@@ -161,7 +162,9 @@ class ContextCache:
             self._count(message)
 
     def _count(self, message: dict[str, Any]) -> None:
-        self._characters += len(message_text(message))
+        content = message.get("content")
+        images = sum(block.get("type") == "image" for block in content) if not isinstance(content, str) else 0
+        self._characters += len(message_text(message)) + images * IMAGE_TOKENS * 4
 
     def _close_complete(self) -> None:
         while self._tail and self._tail[0].complete:

@@ -12,6 +12,8 @@ from typing import Any, cast
 from durable_tui.models.messages import PARTS, TOKENS, Cost, Usage, add_usage, empty_usage
 from durable_tui.models.provider import Model
 
+IMAGE_TOKENS = 1600  # about what the largest image costs that models look at
+
 
 def read_chat_usage(raw: Any, model: Model) -> Usage | None:
     """Chat Completions' usage as ours, or None when the frame has none.
@@ -160,12 +162,23 @@ def tokens_text(usage: Mapping[str, Any]) -> str:
 
 
 def estimate_tokens(*values: Any) -> int:
-    """About four characters a token; the data of images is not counted."""
-    total = 0
-    for value in values:
-        text = value if isinstance(value, str) else json.dumps(_without_images(value), ensure_ascii=False, default=str)
-        total += len(text)
-    return math.ceil(total / 4)
+    """About four characters a token, and IMAGE_TOKENS for an image whatever its data."""
+    images = 0
+
+    def told(value: Any) -> Any:
+        nonlocal images
+        if isinstance(value, dict):
+            if value.get("type") == "image":
+                images += 1
+                return None
+            return {key: told(item) for key, item in value.items()}
+        return [told(item) for item in value] if isinstance(value, list) else value
+
+    texts = [
+        value if isinstance(value, str) else json.dumps(told(value), ensure_ascii=False, default=str)
+        for value in values
+    ]
+    return math.ceil(sum(len(text) for text in texts) / 4) + images * IMAGE_TOKENS
 
 
 def estimated_usage(prompt: int, output: int) -> Usage:
@@ -175,16 +188,6 @@ def estimated_usage(prompt: int, output: int) -> Usage:
     usage["output"] = output
     usage["totalTokens"] = prompt + output
     return usage
-
-
-def _without_images(value: Any) -> Any:
-    if isinstance(value, dict):
-        if value.get("type") == "image":
-            return {"type": "image"}
-        return {key: _without_images(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_images(item) for item in value]
-    return value
 
 
 def _amount(value: Any) -> float | None:

@@ -13,7 +13,9 @@ from durable_tui.models.anthropic_stream import AnthropicStream
 from durable_tui.models.failures import Endpoint
 from durable_tui.models.messages import Usage, add_usage, empty_usage
 from durable_tui.models.usage import (
+    IMAGE_TOKENS,
     cost_text,
+    estimate_tokens,
     estimated_usage,
     read_chat_usage,
     reported_cost,
@@ -164,3 +166,11 @@ def test_the_words_for_tokens_show_cached_ones() -> None:
         "12 300 tokens sent (9 800 cached, 500 newly cached), 1 100 received"
     )
     assert tokens_text(usage(12, 0)) == "12 tokens sent, 0 received"
+
+
+def test_an_image_counts_as_one_whatever_its_data() -> None:
+    def said(data: str) -> list[dict[str, object]]:
+        return [{"role": "user", "content": [{"type": "image", "mimeType": "image/png", "data": data}]}]
+
+    assert estimate_tokens(said("x" * 100_000)) == estimate_tokens(said("x")) > IMAGE_TOKENS
+    assert estimate_tokens("x" * 400, said("x"), said("x")) > 2 * IMAGE_TOKENS + 100
