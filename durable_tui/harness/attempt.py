@@ -17,7 +17,7 @@ from durable_tui.harness.patience import patiently
 from durable_tui.harness.rounds import commit_calls, hand_over, over_limit
 from durable_tui.harness.tasks import InvocationEnded, TaskContext
 from durable_tui.harness.usage import record_usage
-from durable_tui.models.provider import Deferred, Finished, Model, ModelError, ModelRequest, StreamEvent
+from durable_tui.models.provider import TOO_LONG, Deferred, Finished, Model, ModelError, ModelRequest, StreamEvent
 from durable_tui.session import Transaction
 
 if TYPE_CHECKING:
@@ -25,15 +25,22 @@ if TYPE_CHECKING:
     from durable_tui.harness.settings import Settings
 
 
+HOPELESS = 1.25  # times the window: estimates may be off, and a server knows better
+
+
 @dataclass(slots=True, frozen=True)
 class Attempt:
-    """An attempt as its checkpoint has it; `offered` are its tools by name, `call_ids` those of all earlier calls."""
+    """An attempt as its checkpoint has it; `offered` are its tools by name, `call_ids` those of all earlier calls.
+
+    `tokens` is an estimate of what its messages have.
+    """
 
     model: Model
     extensions: list[Extension]
     request: ModelRequest
     offered: dict[str, Any]
     call_ids: Set[str]
+    tokens: int
 
 
 async def load_attempt(context: TaskContext) -> Attempt:
@@ -55,7 +62,15 @@ async def load_attempt(context: TaskContext) -> Attempt:
         options=dict(checkpoint["streamOptions"]),
         key=_key(session_id, context.id, checkpoint),
     )
-    return Attempt(model, extensions, request, offered, cache.call_ids)
+    return Attempt(model, extensions, request, offered, cache.call_ids, cache.tokens())
+
+
+def check_size(attempt: Attempt) -> None:
+    """Raises ModelError (`overflow`) for a request far beyond the model's window: it would only cost its sending."""
+    window = attempt.model.context_window
+    if window and attempt.tokens > window * HOPELESS:
+        text = f"not sent: the conversation has about {attempt.tokens} tokens, and {attempt.model.name} takes {window}"
+        raise ModelError(f"{text}; {TOO_LONG}", "overflow")
 
 
 def _key(session_id: str, task_id: int, checkpoint: Any) -> str:

@@ -162,8 +162,8 @@ class ContextCache:
             self._count(message)
 
     def _count(self, message: dict[str, Any]) -> None:
-        content = message.get("content")
-        images = sum(block.get("type") == "image" for block in content) if not isinstance(content, str) else 0
+        content = message["content"]
+        images = 0 if isinstance(content, str) else sum(block.get("type") == "image" for block in content)
         self._characters += len(message_text(message)) + images * IMAGE_TOKENS * 4
 
     def _close_complete(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.harness.attempt import answered, end_run, failed, kept, listen, load_attempt, wait_until
+from durable_tui.harness.attempt import answered, check_size, end_run, failed, kept, listen, load_attempt, wait_until
 from durable_tui.harness.cancelling import ABORT_WAITS
 from durable_tui.harness.cleanup import close_partial
 from durable_tui.harness.context import call_ids, load_context
@@ -90,6 +90,8 @@ async def request(context: TaskContext) -> None:
     throttle = Throttle(kernel.settings.partial_interval, lambda: _commit_partial(context, partial), first=FIRST_SIGHT)
     failure: ModelError | None = None
     try:
+        if untouched:
+            check_size(attempt)
         reply = await listen(kernel.models.stream(prepared), partial, throttle.touch)
     except ModelError as error:
         failure = error

@@ -11,10 +11,10 @@ from typing import Any
 
 from durable_tui.models.answer import Answer
 from durable_tui.models.calls import Call
-from durable_tui.models.failures import TOO_LONG, Endpoint
+from durable_tui.models.failures import Endpoint
 from durable_tui.models.jsontext import encode, replace_surrogates
 from durable_tui.models.messages import StopReason
-from durable_tui.models.provider import Finished, ModelRequest, StreamEvent
+from durable_tui.models.provider import TOO_LONG, Finished, ModelRequest, StreamEvent
 from durable_tui.models.usage import read_anthropic_usage
 
 _KINDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking"}

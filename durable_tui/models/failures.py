@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
-from durable_tui.models.provider import ErrorKind, ModelError
+from durable_tui.models.provider import TOO_LONG, ErrorKind, ModelError
 from durable_tui.models.redact import one_line, redact
 
 _CODES: dict[str, ErrorKind] = {
@@ -294,7 +294,6 @@ def classify(
     return endpoint.fail(text, kind, status=status, retry_after=wait, usage=usage)
 
 
-TOO_LONG = "choose a model with a larger context window or begin a new session"
 _BARE: dict[ErrorKind, str] = {
     "overflow": "the request is too large",
     "rate_limit": "too many requests",

@@ -123,6 +123,9 @@ RETRYABLE: frozenset[str] = frozenset(
 )
 
 
+TOO_LONG = "choose a model with a larger context window or begin a new session"  # what to do about an overflow
+
+
 class ModelError(Exception):
     """An attempt failed. `kind` decides what follows; `retry_after` is in seconds as the server gave it.
 

@@ -25,10 +25,10 @@ APIS = ("openai-chat", "openai-responses", "anthropic")
 
 @contextlib.asynccontextmanager
 async def session(
-    server: ModelServer, api: str = "openai-chat", settings: Settings = QUICK
+    server: ModelServer, api: str = "openai-chat", settings: Settings = QUICK, facts: dict[str, Any] | None = None
 ) -> AsyncIterator[Conversation]:
-    base_url = server.base_url
-    config: dict[str, Any] = {"api": api, "base_url": base_url, "models": {"m": {"prices": PRICES}}}
+    given = {"m": {"prices": PRICES, **(facts or {})}}
+    config: dict[str, Any] = {"api": api, "base_url": server.base_url, "models": given}
     models = Models.from_env({}, {"play": config}, http=HttpSettings(connect=5, read=5, linger=0.3))
     async with Harness.open(
         MemoryStorage(), models=models, registry=Registry(), environment=no_environment, settings=settings
@@ -87,6 +87,25 @@ async def test_p20_what_is_no_overflow_never_says_so(api: str, status: int, body
             settled = await (await root.submit("go")).wait()
         assert settled.reason == "model_error" and "larger context window" not in str(settled.detail)
         assert len(server.requests) == count
+
+
+@pytest.mark.parametrize("window", [None, 1000, 10_000])
+async def test_ui_x02_a_hopeless_request_is_not_sent_and_the_next_model_takes_over(window: int | None) -> None:
+    """The second question is far beyond a window of 1,000 tokens by the estimate; the answer to the first was counted."""
+    with ModelServer(
+        [{"text": "yes", "usage": {"prompt_tokens": 900, "completion_tokens": 10, "total_tokens": 910}}]
+    ) as server:
+        facts = {"context_window": window} if window else {}
+        async with session(server, facts=facts) as root:
+            assert (await (await root.submit("short")).wait()).status == "done"
+            settled = await (await root.submit("long " * 400)).wait()
+            sent = len(server.requests)
+            if window == 1000:
+                assert (settled.reason, sent) == ("model_error", 1)
+                assert "not sent" in str(settled.detail) and "larger context window" in str(settled.detail)
+                await root.configure(model="play/roomy")
+                settled = await (await root.submit("once more")).wait()
+            assert settled.status == "done" and len(server.requests) == 2
 
 
 @pytest.mark.parametrize("api", APIS)
