@@ -1,8 +1,12 @@
-"""For every test: each request that our program sent passes the official clients' types, with no unknown key."""
+"""For every test: each request that our program sent passes the official clients' types, with no unknown key.
+
+And `-n auto` takes two workers a core, for many tests wait more than they work.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +25,11 @@ EXTENSIONS = {
     ),
     "anthropic": ("temperature", "top_p", "thinking.block_binding"),
 }  # fmt: skip
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """The workers of `-n auto`."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(autouse=True)
