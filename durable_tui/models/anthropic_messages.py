@@ -26,13 +26,13 @@ class AnthropicProvider(HttpProvider):
         return "/messages" if self.base_url.endswith("/v1") else "/v1/messages"
 
     def build(self, request: ModelRequest) -> dict[str, Any]:
-        return build_request(request, self._quirks)
+        return build_request(request, self.quirks_of(request.model))
 
     def answer(self, request: ModelRequest) -> Answer:
         return AnthropicStream(request, self._endpoint, self.api)
 
     def extra_headers(self, request: ModelRequest) -> dict[str, str]:
         headers = {"anthropic-version": VERSION}
-        if names := betas(request, self._quirks):
+        if names := betas(request, self.quirks_of(request.model)):
             headers["anthropic-beta"] = ",".join(names)
         return headers

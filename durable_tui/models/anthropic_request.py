@@ -49,7 +49,7 @@ def build_request(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
     turns = History(request.model, quirks.call_ids).turns(request.messages)
     limit = options.get("maxTokens") or _limit(request)
     told = _told(request, quirks)
-    thinking, echo = _thinking(request, told, limit, turns)
+    thinking, echo = _thinking(request, told, limit, turns, quirks)
     thinks = bool(thinking) and thinking["thinking"]["type"] != "disabled"
     body: dict[str, Any] = {"model": request.model.model_id, "max_tokens": limit, "stream": True}
     if request.system.strip():
@@ -59,7 +59,7 @@ def build_request(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
         if choice := options.get("toolChoice"):
             wire = {"type": _CHOICES[choice]} if choice in _CHOICES else {"type": "tool", "name": choice}
             body["tool_choice"] = {"type": "auto"} if thinks and wire["type"] in ("any", "tool") else wire
-    body["messages"] = Messages(echo).build(turns)
+    body["messages"] = Messages(echo and quirks.echo_thinking).build(turns)
     body |= thinking
     if not thinks and (told is None or told.sampling):
         for name, key in (("temperature", "temperature"), ("topP", "top_p")):
@@ -77,7 +77,7 @@ def build_request(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
 def betas(request: ModelRequest, quirks: Quirks) -> list[str]:
     """The names for the header `anthropic-beta`: what the request holds beside the plain protocol."""
     told = _told(request, quirks)
-    return [BINDING] if told is not None and told.bound else []
+    return [BINDING] if told is not None and told.bound and quirks.binding else []
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ def _told(request: ModelRequest, quirks: Quirks) -> Thinking | None:
 
 
 def _thinking(
-    request: ModelRequest, told: Thinking | None, limit: int, turns: Sequence[Turn]
+    request: ModelRequest, told: Thinking | None, limit: int, turns: Sequence[Turn], quirks: Quirks
 ) -> tuple[dict[str, Any], bool]:
     """What the body says of thinking, and whether earlier thinking goes back: without thinking it would be refused."""
     level = request.thinking_level
@@ -196,13 +196,13 @@ def _thinking(
     if effort := (told.adaptive or {}).get(level):
         # Newer models keep their thinking to themselves unless asked.
         thinking: dict[str, Any] = {"type": "adaptive", "display": "summarized"}
-        if told.bound:
+        if told.bound and quirks.binding:
             # Prompt and tools may change during a session: better without earlier thinking than refused for ever.
             thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
         return {"thinking": thinking, "output_config": {"effort": effort}}, True
     if budget := (told.budget or {}).get(level):
         budget = min(budget, limit - LEAST_TOKENS)
-        if budget >= LEAST_TOKENS and not _unthought(turns):
+        if budget >= LEAST_TOKENS and not _unthought(turns, quirks.echo_thinking):
             return {"thinking": {"type": "enabled", "budget_tokens": budget}}, True
         return {"thinking": {"type": "disabled"}}, False
     if told.off in ("disabled", "between_tools"):
@@ -210,7 +210,7 @@ def _thinking(
     return {}, told.off is None
 
 
-def _unthought(turns: Sequence[Turn]) -> bool:
+def _unthought(turns: Sequence[Turn], echo: bool) -> bool:
     """Whether a round of tools is unfinished that began without thinking: a budget for thinking is refused until it ends.
 
     So it is after a change of model, or of the level, in the midst of it. What the user said meanwhile came with
@@ -223,7 +223,7 @@ def _unthought(turns: Sequence[Turn]) -> bool:
                 break
             rounds.append(turn)
     return bool(rounds) and not (
-        all(turn.same_model for turn in rounds) and _answer(rounds[-1], True)[0]["type"] in _THOUGHTS
+        all(turn.same_model for turn in rounds) and _answer(rounds[-1], echo)[0]["type"] in _THOUGHTS
     )
 
 

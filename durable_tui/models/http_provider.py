@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.models.answer import Answer
 from durable_tui.models.failures import Endpoint, classify, error_in
 from durable_tui.models.http import Exchange, Head, HttpSettings, transport_error
 from durable_tui.models.jsontext import encode
-from durable_tui.models.known import Quirks
+from durable_tui.models.known import REFUSALS, Quirks, Refusal
 from durable_tui.models.probe import is_loopback
-from durable_tui.models.provider import ModelError, ModelRequest, StreamEvent
+from durable_tui.models.provider import Model, ModelError, ModelRequest, StreamEvent
 from durable_tui.models.sse import SseParser, SseTooLong
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class HttpProvider(ABC):
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._running: set[Exchange] = set()
+        self._learned: dict[str, list[Refusal]] = {}  # by model
 
     # -- what a protocol brings ------------------------------------------------------------------------------------
 
@@ -79,7 +81,36 @@ class HttpProvider(ABC):
     # -- one attempt -----------------------------------------------------------------------------------------------
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """One attempt. Raises ModelError; the connection is closed whenever the reader stops."""
+        """One attempt. Raises ModelError; the connection is closed whenever the reader stops.
+
+        What a server refuses and can be done without does not end the conversation: that attempt may be tried again,
+        and the next one goes without it (known.REFUSALS).
+        """
+        attempt = self.attempt(request)
+        try:
+            async for event in attempt:
+                yield event
+        except ModelError as error:
+            learned = self._learned.setdefault(request.model.model_id, [])
+            fits = (r for r in REFUSALS.get(self.api, ()) if re.search(r.wording, str(error), re.IGNORECASE))
+            refusal = next(fits, None) if error.kind == "bad_request" else None
+            if refusal is None or refusal in learned:
+                raise
+            learned.append(refusal)
+            text = f"{error} (the next attempt goes {refusal.note})"
+            raise ModelError(text, "server", status=error.status, usage=error.usage) from None
+        finally:
+            await attempt.aclose()
+
+    def quirks_of(self, model: Model) -> Quirks:
+        """The quirks, with what a model's refusals taught."""
+        changes: dict[str, Any] = {}
+        for refusal in self._learned.get(model.model_id, ()):
+            changes |= refusal.quirks
+        return dataclasses.replace(self._quirks, **changes)
+
+    async def attempt(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        """One POST and what comes of it. Raises ModelError."""
         answer = self.answer(request)
         exchange = self._exchange("POST", self.path(), self.build(request), self._request_headers(request))
         try:

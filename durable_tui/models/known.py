@@ -55,7 +55,8 @@ class Quirks:
     `thought_signatures` marks calls from elsewhere so that Gemini accepts them; `effort_field` is where the thinking
     level goes (`reasoning` = an object); `cache_control` marks the prompt's stable parts for models that match.
     Responses: `encrypted_reasoning` asks for reasoning that can be sent back, `reasoning_summary` for one to show.
-    Anthropic: `thinking` by model.
+    Anthropic: `thinking` by model; `binding` says what becomes of thinking that is bound to a changed prompt, and
+    `echo_thinking` sends signed thinking back.
     All: `call_ids` is the form that ids must have; `session_field` and `session_header` carry the session id;
     `auth` is the header with the key; `read_timeout` is in seconds.
     """
@@ -72,6 +73,8 @@ class Quirks:
     encrypted_reasoning: bool = True
     reasoning_summary: bool = True
     thinking: tuple[Thinking, ...] = (_BUDGET,)
+    binding: bool = True
+    echo_thinking: bool = True
     session_field: str | None = None
     session_header: str | None = None
     auth: Literal["bearer", "x-api-key", "api-key"] = "bearer"
@@ -93,6 +96,38 @@ class Quirks:
     def thinking_for(self, model_id: str) -> Thinking | None:
         """How a model of the Anthropic protocol is told to think."""
         return next((thinking for thinking in self.thinking if re.search(thinking.models, model_id)), None)
+
+
+@dataclass(slots=True, frozen=True)
+class Refusal:
+    """A request refused (400) in words that match `wording` is sent again with other quirks; `note` tells what is new."""
+
+    wording: str
+    quirks: dict[str, object]
+    note: str
+
+
+REFUSALS: dict[str, tuple[Refusal, ...]] = {
+    OPENAI_CHAT: (
+        Refusal(r"reasoning_content.{0,60}must be", {"echo_reasoning": "calls"}, "with earlier reasoning"),
+        Refusal(r"reasoning_(?:content|details)", {"echo_reasoning": "never"}, "without earlier reasoning"),
+        Refusal(r"stream_options", {"stream_usage": False}, "without a wish for usage"),
+        Refusal(r"max_completion_tokens.{0,3} instead", {"max_tokens_field": "max_completion_tokens"}, "with its limit"),
+        Refusal(r"reasoning[_ ]effort", {"effort": ()}, "without a thinking level"),
+    ),
+    OPENAI_RESPONSES: (
+        # Reasoning that cannot be read any more, as after a change of keys, or of a model that has none.
+        Refusal(r"encrypted[ _]content", {"encrypted_reasoning": False}, "without earlier reasoning"),
+        # OpenAI gives them to verified organizations only.
+        Refusal(r"reasoning summar|reasoning\.summary", {"reasoning_summary": False}, "without summaries"),
+    ),
+    ANTHROPIC: (
+        # Gateways may know the plain protocol only.
+        Refusal(r"block_binding|thinking-binding|anthropic-beta", {"binding": False}, "without bound thinking"),
+        Refusal(r"(?:signature|modified).{0,80}thinking|thinking.{0,80}(?:signature|modified)",
+                {"echo_thinking": False}, "without earlier thinking"),
+    ),
+}  # fmt: skip
 
 
 @dataclass(slots=True, frozen=True)

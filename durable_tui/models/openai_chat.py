@@ -21,7 +21,7 @@ class OpenAIChatProvider(HttpProvider):
         return "/chat/completions"
 
     def build(self, request: ModelRequest) -> dict[str, Any]:
-        return build_request(request, self._quirks)
+        return build_request(request, self.quirks_of(request.model))
 
     def answer(self, request: ModelRequest) -> Answer:
         return ChatStream(request, self._endpoint, self.api)

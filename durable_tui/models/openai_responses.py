@@ -5,7 +5,6 @@ A background answer is stored at the provider, which keeps it for polling for ab
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -16,8 +15,8 @@ from durable_tui.models.answer import Answer
 from durable_tui.models.failures import classify, retry_after
 from durable_tui.models.http_provider import HttpProvider
 from durable_tui.models.jsontext import as_text
-from durable_tui.models.known import OPENAI_RESPONSES, Quirks
-from durable_tui.models.provider import Deferred, Model, ModelError, ModelRequest, StreamEvent
+from durable_tui.models.known import OPENAI_RESPONSES
+from durable_tui.models.provider import Deferred, ModelError, ModelRequest, StreamEvent
 from durable_tui.models.responses_request import build_request, included
 from durable_tui.models.responses_stream import ResponsesStream
 
@@ -27,11 +26,6 @@ _GROWS = 10  # polls
 _ASKED_WAIT = (1.0, 600.0)  # seconds that a server may ask for
 # One segment of a path, and nothing that means anything in a URL.
 _ID = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.=\-]{0,511}")
-# What a server may refuse of a request that is good without it: the wording, the quirk, and what is then missing.
-_DISPENSABLE = (
-    (re.compile(r"encrypted[ _]content", re.I), "encrypted_reasoning", "earlier reasoning"),
-    (re.compile(r"verified to generate reasoning summar|reasoning\.summary", re.I), "reasoning_summary", "summaries"),
-)
 _ENDED = re.compile(
     r"already|completed|cancell?ed|finished|terminal|cannot (?:be )?cancel|not (?:be )?cancell?able", re.IGNORECASE
 )
@@ -48,42 +42,23 @@ class ResponsesProvider(HttpProvider):
     def __init__(self, name: str, base_url: str, *, background: bool = False, **more: Any) -> None:
         super().__init__(name, base_url, **more)
         self._background = background
-        self._without: dict[str, dict[str, Any]] = {}  # by model: the quirks that its refusals taught
 
     def path(self) -> str:
         return "/responses"
 
     def build(self, request: ModelRequest) -> dict[str, Any]:
-        return build_request(request, self._quirks_of(request.model), background=self._background)
+        return build_request(request, self.quirks_of(request.model), background=self._background)
 
     def answer(self, request: ModelRequest) -> Answer:
         return ResponsesStream(request, self._endpoint, self.api)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
-        """One attempt. What a server refuses and can be done without does not end the conversation: the next attempt goes
-        without. So it is with reasoning that it cannot read any more, as after a change of keys, or that it has none of,
-        and with summaries, which OpenAI gives to verified organizations only."""
-        stream = self._begin(request) if self._background else super().stream(request)
-        assert isinstance(stream, AsyncGenerator)
-        try:
-            async for event in stream:
-                yield event
-        except ModelError as error:
-            without = self._without.setdefault(request.model.model_id, {})
-            found = [(quirk, what) for wording, quirk, what in _DISPENSABLE if wording.search(str(error))]
-            quirk, what = next(((quirk, what) for quirk, what in found if quirk not in without), ("", ""))
-            if error.kind != "bad_request" or not quirk:
-                raise
-            without[quirk] = False
-            text = f"{error} (the next attempt goes without {what})"
-            raise ModelError(text, "server", status=error.status, usage=error.usage) from None
-        finally:
-            await stream.aclose()
+    def attempt(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        return self._begin(request) if self._background else super().attempt(request)
 
     async def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
         """Ask once for an answer made in the background (see BackgroundProvider)."""
         path = self._path_of(handle)
-        if include := included(request.model, self._quirks_of(request.model)):
+        if include := included(request.model, self.quirks_of(request.model)):
             path += "?" + urlencode([("include[]", name) for name in include])
         try:
             head, raw = await self.call("GET", path, None, self._request_headers(request))
@@ -106,7 +81,7 @@ class ResponsesProvider(HttpProvider):
                 return
             raise
 
-    async def _begin(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
+    async def _begin(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         """Ask for an answer to be made. The key lets a server that takes one give the same answer to a second asking."""
         headers = self._request_headers(request)
         if request.key:
@@ -133,9 +108,6 @@ class ResponsesProvider(HttpProvider):
             return [Deferred(handle, _wait(headers, _polls(handle)))]
         answer = self.answer(request)
         return [*answer.body(value), *answer.finish()]
-
-    def _quirks_of(self, model: Model) -> Quirks:
-        return dataclasses.replace(self._quirks, **self._without.get(model.model_id, {}))
 
     def _path_of(self, handle: dict[str, Any]) -> str:
         """Where an answer is asked for. Raises ModelError for an id that is not fit for a URL."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models import Finished, HttpSettings, ModelError
-from durable_tui.models.known import OPENAI_RESPONSES, Effort, Quirks
+from durable_tui.models.known import OPENAI_RESPONSES, Quirks
 from durable_tui.models.openai_responses import ResponsesProvider
 from durable_tui.models.provider import BlockDelta, StreamEvent
 from durable_tui.models.responses_request import build_request
@@ -239,23 +239,3 @@ async def test_reasoning_that_cannot_be_read_any_more_does_not_end_the_conversat
     before, *_, after = server.requests[1:]
     assert "A==" in json.dumps(before) and "include" in before
     assert "A==" not in json.dumps(after) and "include" not in after
-
-
-async def test_summaries_that_an_organization_may_not_have_are_done_without() -> None:
-    told = {
-        "message": "Your organization must be verified to generate reasoning summaries.",
-        "param": "reasoning.summary",
-        "code": "unsupported_value",
-    }
-    with ModelServer([{"text": "fine", "faults": [{"status": 400, "body": {"error": told}}]}]) as server:
-        quirks = Quirks(effort=(Effort(r".", {"high": "high"}),))
-        model = provider(server, kind=ResponsesProvider, quirks=quirks)
-        error, _ = await fail(model, user(), thinking_level="high")
-        assert error.retryable and "without summaries" in str(error)
-        server.script = [{"text": "fine"}]
-        assert text(await ask(model, user(), thinking_level="high")) == "fine"
-        await model.close()
-    assert [body["reasoning"] for body in server.requests] == [
-        {"effort": "high", "summary": "auto"},
-        {"effort": "high"},
-    ]
