@@ -80,7 +80,7 @@ def live_rows(
             wait = max(int(retry.get("at", now)) - now, 0)
             left += [("retry", "bold attention"), (f" {glyphs['dot']} in {words.elapsed(wait)}", "attention")]
         elif deferred:
-            left += [("answer is being made", "bold"), (f" at {task.get('provider') or 'the provider'}", "dim")]
+            left += [("waiting", "bold"), (f" for {task.get('provider') or 'the provider'}", "dim")]
         elif generation is not None and ("message" in generation or not slots):
             left += [("request", "bold"), (f" {glyphs['dot']} attempt {generation.get('attempt', 1)}", "dim")]
         else:

@@ -107,7 +107,7 @@ def test_contract_9_an_answer_made_elsewhere_is_said_in_words() -> None:
     view = empty_view(run={"taskId": 5, "inputs": []}, generation={"attempt": 1, "deferred": {"pollAt": NOW + 4000}})
     task = {"id": 5, "startedAt": NOW - 42_000, "status": "running", "phase": "poll", "provider": "openai"}
     assert texts(live_rows(view, {5: task}, NOW)) == [
-        "G5 answer is being made at openai42 s",
+        "G5 waiting for openai42 s",
         "   │ next look in 4.0 s",
     ]
     assert texts(live_rows(view, {5: task}, NOW + 5000))[1].endswith("looking now")
