@@ -283,6 +283,8 @@ KNOWN: dict[str, Known] = {
                 session_header="x-grok-conv-id",
             ),
         ),
+        # Ollama cuts a prompt that is too long without a word. Its counts leave out what it had cached, so nothing can be
+        # concluded from them either: the window (num_ctx) is best set large there, and in `models` here.
         Known(
             "ollama",
             "http://127.0.0.1:11434/v1",
