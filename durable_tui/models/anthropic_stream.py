@@ -12,7 +12,7 @@ from typing import Any
 from durable_tui.models.answer import Answer
 from durable_tui.models.calls import Call
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.jsontext import encode, replace_surrogates
+from durable_tui.models.jsontext import as_object, as_text, encode, replace_surrogates
 from durable_tui.models.messages import StopReason
 from durable_tui.models.provider import TOO_LONG, Finished, ModelRequest, StreamEvent
 from durable_tui.models.usage import read_anthropic_usage
@@ -49,13 +49,13 @@ class AnthropicStream(Answer):
         events: list[StreamEvent] = []
         kind = chunk.get("type") or event
         if kind == "message_start":
-            self._count(_object(chunk.get("message")).get("usage"))
+            self._count(as_object(chunk.get("message")).get("usage"))
         elif kind == "content_block_start":
-            self._start(chunk.get("index"), _object(chunk.get("content_block")), events)
+            self._start(chunk.get("index"), as_object(chunk.get("content_block")), events)
         elif kind == "content_block_delta":
-            self._delta(chunk.get("index"), _object(chunk.get("delta")), events)
+            self._delta(chunk.get("index"), as_object(chunk.get("delta")), events)
         elif kind == "message_delta":
-            self._end(_object(chunk.get("delta")))
+            self._end(as_object(chunk.get("delta")))
             self._count(chunk.get("usage"))
         elif kind == "message_stop":
             self.done = True
@@ -66,7 +66,7 @@ class AnthropicStream(Answer):
         events: list[StreamEvent] = []
         content = message.get("content")
         for place, block in enumerate(content if isinstance(content, list) else ()):
-            self._start(place, _object(block), events)
+            self._start(place, as_object(block), events)
         self._end(message)
         self._count(message.get("usage"))
         self.done = True
@@ -119,25 +119,25 @@ class AnthropicStream(Answer):
             self._text(part, block.get("thinking"), events)
             self._sign(part, block.get("signature"), events)
         elif part.kind == "redacted_thinking":
-            if data := _text(block.get("data")):
+            if data := as_text(block.get("data")):
                 hidden = {"type": "thinking", "thinking": "", "signature": data, "redacted": True}
                 part.index = self.start(hidden, events)
         elif part.kind == "tool_use":
-            part.call = Call(given_id=_text(block.get("id")), name=_text(block.get("name")))
+            part.call = Call(given_id=as_text(block.get("id")), name=as_text(block.get("name")))
             part.input = block.get("input")
             self.calls.calls.append(part.call)
             self.announce(part.call, events)
             part.index = part.call.index
 
     def _delta(self, index: Any, delta: dict[str, Any], events: list[StreamEvent]) -> None:
-        kind = _text(delta.get("type"))
+        kind = as_text(delta.get("type"))
         part = self._find(index)
         if part is None:
             if kind not in _KINDS:
                 return
             part = self._begin(index, _KINDS[kind])
         if kind == "input_json_delta" and part.call is not None:
-            piece = _text(delta.get("partial_json"))
+            piece = as_text(delta.get("partial_json"))
             part.call.raw += piece
             part.call.pending += piece
             self.hand_on(part.call, events)
@@ -178,25 +178,17 @@ class AnthropicStream(Answer):
         part.signature += signature
 
     def _end(self, source: dict[str, Any]) -> None:
-        if reason := _text(source.get("stop_reason")):
+        if reason := as_text(source.get("stop_reason")):
             self._reason = reason
-            self._details = _object(source.get("stop_details"))
+            self._details = as_object(source.get("stop_details"))
             self.finished = True
 
     def _count(self, raw: Any) -> None:
         """Counters grow during a stream; some servers leave them out, or at 0, in one of the two places."""
-        for key, value in _object(raw).items():
+        for key, value in as_object(raw).items():
             old = self._counts.get(key)
             if value is not None and not (isinstance(old, int) and isinstance(value, int) and old > value):
                 self._counts[key] = value
         usage = read_anthropic_usage(self._counts, self.request.model)
         if usage is not None and usage["totalTokens"]:
             self.usage = usage
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

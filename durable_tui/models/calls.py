@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from durable_tui.models.arguments import CUT, bounded, is_complete_object, parse_arguments
-from durable_tui.models.jsontext import replace_surrogates, strict
+from durable_tui.models.jsontext import as_text, replace_surrogates, strict
 from durable_tui.models.messages import ToolCallBlock
 
 UNNAMED = "unnamed_tool"
@@ -47,8 +47,8 @@ class CallAssembler:
             return None
         function = fragment.get("function")
         function = function if isinstance(function, dict) else {}
-        given_id = _text(fragment.get("id"))
-        name = _text(function.get("name"))
+        given_id = as_text(fragment.get("id"))
+        name = as_text(function.get("name"))
         raw = _arguments(function.get("arguments"))
         if not (given_id or name or raw):
             return None
@@ -139,10 +139,6 @@ def finish_call(call: Call, cut: bool) -> ToolCallBlock:
     if extra:
         block["providerExtra"] = extra
     return block
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _arguments(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from durable_tui.models import Finished, HttpSettings, ModelError, ModelRequest, OpenAIChatProvider
@@ -87,3 +87,34 @@ def result(call: dict[str, Any], output: str = "") -> dict[str, Any]:
 def chunk(delta: Any = None, finish: Any = None, **more: Any) -> str:
     value = {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+def answering(kind: type[HttpProvider] = OpenAIChatProvider, name: str = "acme") -> Callable[..., Any]:
+    """`answer_to(turn, settings)` for a protocol: the message that a turn of the server, or a raw body, comes to."""
+
+    async def answer_to(
+        turn: dict[str, Any] | str | bytes, settings: HttpSettings = FAST, **more: Any
+    ) -> dict[str, Any]:
+        played = turn if isinstance(turn, dict) else {"body": turn}
+        with ModelServer([{**played, **more}]) as server:
+            model = provider(server, settings, name=name, kind=kind)
+            try:
+                return await ask(model)
+            finally:
+                await model.close()
+
+    return answer_to
+
+
+def refusing(kind: type[HttpProvider] = OpenAIChatProvider, name: str = "acme") -> Callable[..., Any]:
+    """`failure_of(turn, settings)` for a protocol: the error a turn ends in, and the events before it."""
+
+    async def failure_of(turn: dict[str, Any], settings: HttpSettings = FAST) -> tuple[ModelError, list[StreamEvent]]:
+        with ModelServer([turn]) as server:
+            model = provider(server, settings, name=name, kind=kind)
+            try:
+                return await fail(model)
+            finally:
+                await model.close()
+
+    return failure_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.models import AnthropicProvider, Finished, HttpSettings, ModelError
+from durable_tui.models import AnthropicProvider, Finished, HttpSettings
 from durable_tui.models.anthropic_messages import VERSION
 from durable_tui.models.anthropic_request import BINDING, build_request
 from durable_tui.models.http_provider import HttpProvider
@@ -18,7 +18,7 @@ from durable_tui.models.provider import BlockDelta, Model, ModelRequest
 from tests.tools.model_server import ModelServer
 from tests.tools.sdk import assemble, neutral
 from tests.wire import kit
-from tests.wire.kit import FAST, KEY, TOOLS, ask, calls, fail, result, text, user
+from tests.wire.kit import FAST, KEY, TOOLS, answering, ask, calls, refusing, result, text, user
 
 SONNET = "claude-sonnet-4-5"
 
@@ -43,22 +43,7 @@ def said(words: str, *, reason: str | None = "end_turn", stop: bool = True) -> s
     return "".join(map(frame, [*values, *([{"type": "message_stop"}] if stop else [])]))
 
 
-async def answer_to(body: str | bytes, settings: HttpSettings = FAST, **turn: Any) -> dict[str, Any]:
-    with ModelServer([{"body": body, **turn}]) as server:
-        model = provider(server, settings)
-        try:
-            return await ask(model)
-        finally:
-            await model.close()
-
-
-async def failure_of(turn: dict[str, Any], settings: HttpSettings = FAST) -> tuple[ModelError, list[Any]]:
-    with ModelServer([turn]) as server:
-        model = provider(server, settings)
-        try:
-            return await fail(model)
-        finally:
-            await model.close()
+answer_to, failure_of = answering(AnthropicProvider, "anthropic"), refusing(AnthropicProvider, "anthropic")
 
 
 async def test_a_conversation_with_calls_passes_the_strict_server_and_the_official_types() -> None:

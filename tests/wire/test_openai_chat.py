@@ -13,31 +13,31 @@ from typing import Any
 
 import pytest
 
-from durable_tui.models import Finished, HttpSettings, ModelError, OpenAIChatProvider
+from durable_tui.models import Finished, HttpSettings, OpenAIChatProvider
 from durable_tui.models.known import Quirks
 from durable_tui.models.provider import BlockDelta
 from tests.tools.model_server import ModelServer
-from tests.wire.kit import FAST, KEY, ask, calls, chunk, events_of, fail, provider, request, result, text, user
+from tests.wire.kit import (
+    FAST,
+    KEY,
+    answering,
+    ask,
+    calls,
+    chunk,
+    events_of,
+    fail,
+    provider,
+    refusing,
+    request,
+    result,
+    text,
+    user,
+)
 
 DONE = "data: [DONE]\n\n"
 
 
-async def answer_to(body: str | bytes, settings: HttpSettings = FAST, **turn: Any) -> dict[str, Any]:
-    with ModelServer([{"body": body, **turn}]) as server:
-        model = provider(server, settings)
-        try:
-            return await ask(model)
-        finally:
-            await model.close()
-
-
-async def failure_of(turn: dict[str, Any], settings: HttpSettings = FAST) -> tuple[ModelError, list[Any]]:
-    with ModelServer([turn]) as server:
-        model = provider(server, settings)
-        try:
-            return await fail(model)
-        finally:
-            await model.close()
+answer_to, failure_of = answering(), refusing()
 
 
 async def test_a_conversation_with_calls_passes_the_strict_server() -> None:

@@ -10,34 +10,19 @@ from typing import Any
 
 import pytest
 
-from durable_tui.models import Finished, HttpSettings, ModelError
+from durable_tui.models import Finished, HttpSettings
 from durable_tui.models.known import OPENAI_RESPONSES, Quirks
 from durable_tui.models.openai_responses import ResponsesProvider
-from durable_tui.models.provider import BlockDelta, StreamEvent
+from durable_tui.models.provider import BlockDelta
 from durable_tui.models.responses_request import build_request
 from tests.tools.model_server import ModelServer
 from tests.tools.sdk import assemble, neutral
-from tests.wire.kit import FAST, KEY, ask, calls, fail, provider, request, result, text, user
+from tests.wire.kit import KEY, answering, ask, calls, fail, provider, refusing, request, result, text, user
 
 HI = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "hi"}]}
 
 
-async def answer_to(turn: dict[str, Any], settings: HttpSettings = FAST) -> dict[str, Any]:
-    with ModelServer([turn]) as server:
-        model = provider(server, settings, kind=ResponsesProvider)
-        try:
-            return await ask(model)
-        finally:
-            await model.close()
-
-
-async def failure_of(turn: dict[str, Any], settings: HttpSettings = FAST) -> tuple[ModelError, list[StreamEvent]]:
-    with ModelServer([turn]) as server:
-        model = provider(server, settings, kind=ResponsesProvider)
-        try:
-            return await fail(model)
-        finally:
-            await model.close()
+answer_to, failure_of = answering(ResponsesProvider), refusing(ResponsesProvider)
 
 
 def body_of(*events: dict[str, Any], status: str | None = "completed", **more: Any) -> str:

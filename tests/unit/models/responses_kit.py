@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from typing import Any
-
-import pytest
 
 from durable_tui.models.failures import Endpoint
 from durable_tui.models.known import OPENAI_RESPONSES
-from durable_tui.models.provider import Finished, Model, ModelError, ModelRequest
+from durable_tui.models.provider import Model, ModelError, ModelRequest
 from durable_tui.models.responses_stream import ResponsesStream
-from durable_tui.models.sse import SseParser
+from tests.unit.models.stream_kit import failure, message_in
 from tests.unit.models.test_chat_request import user
 from tests.unit.models.test_chat_stream import run
 
@@ -68,24 +64,12 @@ def read(*chunks: Any, of: ResponsesStream | None = None) -> dict[str, Any]:
 
 
 def fail(*chunks: Any) -> ModelError:
-    answer = stream()
-    with pytest.raises(ModelError) as caught:
-        for chunk in chunks:
-            answer.chunk(json.dumps(chunk))
-        answer.finish()
-    return caught.value
+    return failure(stream(), *chunks)
 
 
 def parse(raw: bytes, *cuts: int) -> dict[str, Any]:
-    """The message of a body that comes in pieces, without its time."""
-    parser, answer = SseParser(), stream()
-    edges = [0, *sorted(cuts), len(raw)]
-    events = [event for a, b in itertools.pairwise(edges) for event in parser.feed(raw[a:b])]
-    for event in [*events, *parser.finish()]:
-        answer.chunk(event.data, event.event)
-    last = answer.finish()[-1]
-    assert isinstance(last, Finished)
-    return {**last.message, "timestamp": 0}
+    """The message of a body that comes in pieces."""
+    return message_in(stream(), raw, *cuts)
 
 
 def arguments(*chunks: Any) -> list[tuple[str, str, Any, bool]]:

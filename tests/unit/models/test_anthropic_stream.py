@@ -3,7 +3,6 @@
 # ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -15,8 +14,8 @@ from durable_tui.models.anthropic_stream import AnthropicStream
 from durable_tui.models.failures import Endpoint
 from durable_tui.models.known import ANTHROPIC
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelError, ModelRequest
-from durable_tui.models.sse import SseParser
 from tests.tools.sdk import assemble_bytes, neutral
+from tests.unit.models.stream_kit import failure, message_in
 from tests.unit.models.test_chat_request import call, result, user
 from tests.unit.models.test_chat_stream import PRICES, blocks, run
 
@@ -101,24 +100,12 @@ def read(*chunks: Any, of: AnthropicStream | None = None) -> dict[str, Any]:
 
 
 def fail(*chunks: Any) -> ModelError:
-    answer = stream()
-    with pytest.raises(ModelError) as caught:
-        for chunk in chunks:
-            answer.chunk(json.dumps(chunk))
-        answer.finish()
-    return caught.value
+    return failure(stream(), *chunks)
 
 
 def parse(raw: bytes, *cuts: int) -> dict[str, Any]:
-    """The message of a body that comes in pieces, without its time."""
-    parser, answer = SseParser(), stream()
-    edges = [0, *sorted(cuts), len(raw)]
-    events = [event for a, b in itertools.pairwise(edges) for event in parser.feed(raw[a:b])]
-    for event in [*events, *parser.finish()]:
-        answer.chunk(event.data, event.event)
-    ended = answer.finish()[-1]
-    assert isinstance(ended, Finished)
-    return {**ended.message, "timestamp": 0}
+    """The message of a body that comes in pieces."""
+    return message_in(stream(), raw, *cuts)
 
 
 # -- blocks ------------------------------------------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from durable_tui.models.failures import Endpoint
 from durable_tui.models.jsontext import replace_surrogates
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelError, ModelRequest
 from durable_tui.models.responses_stream import ResponsesStream
-from durable_tui.models.sse import SseParser
 from tests.tools.sdk import assemble_bytes, neutral
+from tests.unit.models.stream_kit import events_in
 
 STREAMS = Path(__file__).parent / "streams"
 KINDS: dict[str, type[Answer]] = {
@@ -46,10 +46,9 @@ def raw_of(name: str) -> bytes:
 def read(api: str, pieces: list[bytes]) -> dict[str, Any]:
     """The message of a body that comes in pieces; what its deltas said must be what it holds."""
     request = ModelRequest(Model("acme", "m", api), "", [])
-    answer = KINDS[api](request, Endpoint("acme"), api)
-    parser = SseParser()
-    events = [event for piece in pieces for event in parser.feed(piece)] + parser.finish()
-    out = [made for event in events for made in answer.chunk(event.data, event.event)] + answer.finish()
+    out = events_in(
+        KINDS[api](request, Endpoint("acme"), api), b"".join(pieces), *itertools.accumulate(map(len, pieces))
+    )
     assert isinstance(out[-1], Finished)
     message = dict(out[-1].message)
     told = {made.index: dict(made.block) for made in out if isinstance(made, BlockStart)}
