@@ -1,6 +1,7 @@
 """For every test: each request that our program sent passes the official clients' types, with no unknown key.
 
-And `-n auto` takes two workers a core, for many tests wait more than they work.
+`-n auto` takes two workers a core, for many tests wait more than they work; and properties hold on a machine of any
+speed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from durable_tui.models.http_provider import HttpProvider
 from tests.tools.model_server import ModelServer
@@ -27,6 +29,11 @@ EXTENSIONS = {
 }  # fmt: skip
 
 
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """The workers of `-n auto`."""
     return 2 * (os.cpu_count() or 1)

@@ -128,7 +128,8 @@ class Items:
         for block in turn.blocks("thinking", "text", "toolCall"):
             if block["type"] == "thinking":
                 item = self._reasoning(block) if turn.same_model else None
-                reasoning += [item] if item else []
+                if item and all(item["id"] != waiting["id"] for waiting in reasoning):
+                    reasoning.append(item)
                 continue
             item = _call(next(calls)) if block["type"] == "toolCall" else self._text(block, turn, len(reasoning))
             if item is not None:

@@ -62,7 +62,7 @@ def check_ops(base: Any, ops: Any, value: Any) -> None:
         step = after
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.one_of(json_values, containers), st.one_of(json_values, containers))
 def test_diff_leads_from_any_value_to_any_other(old: Any, new: Any) -> None:
     base, before = freeze(old), dumps(old)
@@ -149,7 +149,7 @@ def edit_list(node: Any, chance: random.Random, value: Any, inside: Any) -> None
             node[:] = [node[index] for index in order]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(containers, st.lists(st.tuples(st.integers(0, 2**32), json_values), max_size=8))
 def test_a_draft_is_the_same_as_editing_plain_data(start: Any, script: list[tuple[int, Any]]) -> None:
     base = freeze(start)
@@ -174,7 +174,7 @@ def test_a_draft_is_the_same_as_editing_plain_data(start: Any, script: list[tupl
     assert ops or value is base
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.dictionaries(st.sampled_from(KEYS), json_values, min_size=2), st.sampled_from(KEYS), json_values)
 def test_parts_an_edit_did_not_touch_are_the_identical_objects(start: Any, key: str, new: Any) -> None:
     base = freeze(start)
@@ -187,7 +187,7 @@ def test_parts_an_edit_did_not_touch_are_the_identical_objects(start: Any, key: 
         assert other == key or value[other] is base[other]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(json_values, min_size=1, max_size=8), st.data())
 def test_items_beside_a_splice_are_the_identical_objects(start: Any, data: st.DataObject) -> None:
     base = freeze({"l": [[item] for item in start], "k": 1})

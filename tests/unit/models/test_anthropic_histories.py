@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.models.anthropic_request import build_request
@@ -79,7 +79,6 @@ OPTIONS = st.fixed_dictionaries(
 LEVELS = st.sampled_from(["off", "minimal", "high", "xhigh"])
 
 
-@settings(deadline=None)
 @given(MESSAGES, MODELS, LEVELS, OPTIONS)
 def test_any_history_makes_a_request_that_strict_servers_and_the_official_types_take(
     messages: list[dict[str, Any]], model: str, level: ThinkingLevel, options: dict[str, Any]
@@ -87,7 +86,6 @@ def test_any_history_makes_a_request_that_strict_servers_and_the_official_types_
     build([*messages, user("go")], model, thinking_level=level, options=options)
 
 
-@settings(deadline=None)
 @given(MESSAGES, MESSAGES, MODELS)
 def test_any_history_that_grows_keeps_the_prompt_it_had(
     messages: list[dict[str, Any]], more: list[dict[str, Any]], model: str
@@ -109,7 +107,6 @@ SAID = st.lists(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(SAID, st.sampled_from([{"text": "said"}, {"call": {"name": "read"}}]))
 def test_p21_what_a_server_said_is_what_it_gets_back(said: list[dict[str, Any]], last: dict[str, Any]) -> None:
     """Byte for byte, and as the official client understands it."""

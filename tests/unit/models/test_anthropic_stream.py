@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.models.anthropic_stream import AnthropicStream
@@ -133,7 +133,6 @@ def test_p10_interleaved_calls_keep_their_own_arguments() -> None:
     ]  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, len(LLAMA.encode())), max_size=6), st.sampled_from(["\n", "\r", "\r\n"]))
 def test_p01_p02_any_cut_and_any_line_end_gives_the_same_message(cuts: list[int], ending: str) -> None:
     raw = LLAMA.replace("\n", ending).encode()

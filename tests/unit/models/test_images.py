@@ -10,7 +10,7 @@ import warnings
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
@@ -263,7 +263,6 @@ _STARTS = st.sampled_from(
 )
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200) | st.builds(bytes.__add__, _STARTS, st.binary(max_size=200)) | _MUTATED)
 def test_t30_whatever_the_bytes_they_are_refused_or_can_be_sent(data: bytes) -> None:
     try:
@@ -275,7 +274,6 @@ def test_t30_whatever_the_bytes_they_are_refused_or_can_be_sent(data: bytes) -> 
     assert block["mimeType"] == kind_of(base64.b64decode(block["data"])[:BEGINNING])
 
 
-@settings(deadline=None)
 @given(st.builds(bytes.__add__, _STARTS, st.binary(max_size=200)) | _MUTATED)
 def test_looking_at_any_bytes_ends_with_a_picture_or_torn(data: bytes) -> None:
     try:
@@ -286,7 +284,6 @@ def test_looking_at_any_bytes_ends_with_a_picture_or_torn(data: bytes) -> None:
         assert (picture.width, picture.height) == dimensions(data) and picture.width > 0
 
 
-@settings(deadline=None)
 @given(st.sampled_from(sorted(MIME)), st.integers(0, 10_000))
 def test_a_block_cut_off_anywhere_does_not_pass(form: str, end: int) -> None:
     data = PLAIN[form]

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.models import anthropic_request, chat_request
@@ -368,8 +368,16 @@ MESSAGES = st.lists(
 )  # fmt: skip
 
 
+def test_the_same_reasoning_twice_before_one_item_is_sent_once() -> None:
+    item = {"id": "rs_4", "type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "open"}]}
+    thought = {"type": "thinking", "thinking": "", "providerExtra": {"item": item}}
+    body = build(
+        [user("u"), said_by(("openai", "openai-responses", "gpt-5.2"), thought, thought, text("0")), user("go")]
+    )
+    assert [one["type"] for one in body["input"]] == ["message", "reasoning", "message", "message"]
+
+
 @given(MESSAGES, st.sampled_from(["gpt-5.2", "o3", "gpt-4o"]), st.booleans(), st.sampled_from(["off", "high"]))
-@settings(deadline=None)
 def test_any_history_makes_a_request_that_strict_servers_and_the_official_types_take(
     messages: list[dict[str, Any]], model: str, background: bool, level: Any
 ) -> None:
@@ -377,7 +385,6 @@ def test_any_history_makes_a_request_that_strict_servers_and_the_official_types_
 
 
 @given(MESSAGES, st.sampled_from(SPEAKERS))
-@settings(deadline=None)
 def test_any_history_may_go_on_with_any_other_provider(
     messages: list[dict[str, Any]], who: tuple[str, str, str]
 ) -> None:
@@ -394,7 +401,6 @@ def test_any_history_may_go_on_with_any_other_provider(
 
 
 @given(MESSAGES, MESSAGES)
-@settings(deadline=None)
 def test_any_history_that_grows_keeps_the_prompt_it_had(
     messages: list[dict[str, Any]], more: list[dict[str, Any]]
 ) -> None:

@@ -7,7 +7,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.models.known import OPENAI_RESPONSES, Quirks
@@ -119,7 +119,6 @@ def test_p01_p02_every_single_cut_of_the_bytes_gives_the_same_message() -> None:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 @given(cuts=st.lists(st.integers(1, len(LLAMA.encode())), max_size=12))
-@settings(deadline=None)
 def test_p01_p02_any_pieces_and_any_line_ends_give_the_same_message(ending: str, cuts: list[int]) -> None:
     raw = LLAMA.replace("\n", ending).encode()
     assert parse(raw, *(cut for cut in cuts if cut < len(raw))) == parse(LLAMA.encode())
