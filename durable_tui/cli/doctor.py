@@ -26,7 +26,8 @@ from durable_tui.models.provider import ModelError
 from durable_tui.models.redact import redact
 
 if TYPE_CHECKING:
-    from durable_tui.models.registry import Models, ProviderInfo
+    from durable_tui.models.entries import ProviderInfo
+    from durable_tui.models.registry import Models
 
 Level = Literal["ok", "note", "problem"]
 _MARKS: dict[Level, str] = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}

@@ -19,11 +19,12 @@ from durable_tui.models.provider import (
 
 if TYPE_CHECKING:
     from durable_tui.models.anthropic_messages import AnthropicProvider
+    from durable_tui.models.entries import ProviderInfo
     from durable_tui.models.http import HttpSettings
     from durable_tui.models.offers import Offer
     from durable_tui.models.openai_chat import OpenAIChatProvider
     from durable_tui.models.openai_responses import ResponsesProvider
-    from durable_tui.models.registry import Models, ProviderInfo
+    from durable_tui.models.registry import Models
     from durable_tui.models.scripted import ScriptedProvider, register_script
 
 __all__ = [
@@ -53,7 +54,7 @@ _LAZY = {
     "Models": "registry",
     "Offer": "offers",
     "OpenAIChatProvider": "openai_chat",
-    "ProviderInfo": "registry",
+    "ProviderInfo": "entries",
     "ResponsesProvider": "openai_responses",
     "ScriptedProvider": "scripted",
     "register_script": "scripted",

@@ -12,8 +12,8 @@ from durable_tui.models.provider import Model, ModelError
 from durable_tui.models.redact import redact
 
 if TYPE_CHECKING:
+    from durable_tui.models.entries import ProviderInfo
     from durable_tui.models.http_provider import HttpProvider
-    from durable_tui.models.registry import ProviderInfo
 
 
 @dataclass(slots=True, frozen=True)

@@ -6,23 +6,13 @@ import dataclasses
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.models import catalogue, probe
-from durable_tui.models.known import (
-    ANTHROPIC,
-    APIS,
-    KEY_VARIABLES,
-    KNOWN,
-    OPENAI_CHAT,
-    OPENAI_RESPONSES,
-    SCRIPTED,
-    Known,
-    Quirks,
-)
-from durable_tui.models.offers import Offer, ask_provider, models_path, reason
+from durable_tui.models.entries import Entry, ProviderInfo, configured_entry, known_entry
+from durable_tui.models.known import ANTHROPIC, KEY_VARIABLES, KNOWN, OPENAI_RESPONSES, SCRIPTED
+from durable_tui.models.offers import Offer, ask_provider, reason
 from durable_tui.models.provider import BackgroundProvider, Model, ModelError, ModelRequest, Provider, StreamEvent
 
 if TYPE_CHECKING:
@@ -30,79 +20,6 @@ if TYPE_CHECKING:
 
 TOUR = "scripted/tour"
 _NOT_READY = ("absent", "silent", "loading")
-
-
-@dataclass(slots=True, frozen=True)
-class ProviderInfo:
-    """One provider as it stands: `problem` says why it cannot be used, None when it can (a local one if it runs).
-
-    `near` is one on this machine or in its network, which can be asked for its models; `key` tells whether one was found.
-    """
-
-    name: str
-    api: str
-    base_url: str | None
-    key_env: str | None
-    default_model: str | None
-    local: bool
-    configured: bool
-    problem: str | None
-    near: bool = False
-    key: bool = False
-
-
-@dataclass(slots=True, frozen=True)
-class _Entry:
-    name: str
-    api: str
-    base_url: str | None = None
-    key: str = dataclasses.field(default="", repr=False)
-    key_env: str | None = None
-    key_needed: bool = False
-    default_model: str | None = None
-    local: bool = False
-    configured: bool = False
-    quirks: Quirks = dataclasses.field(default_factory=Quirks)
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    script: str | None = None
-    background: bool = False
-    models: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @property
-    def genuine(self) -> bool:
-        """Whether it is the known provider itself, and not a server of one's own under its name."""
-        known = KNOWN.get(self.name)
-        return known is not None and (self.base_url or "").rstrip("/") == known.base_url
-
-    @property
-    def problem(self) -> str | None:
-        if self.api not in (*APIS, SCRIPTED):
-            return f"{self.name}: there is no API {self.api!r}; use {', '.join(APIS)} or {SCRIPTED}"
-        if self.api in APIS and not self.base_url:
-            return f"{self.name}: no base_url is set in [providers.{self.name}]"
-        if self.background and self.api != OPENAI_RESPONSES:
-            return f"{self.name}: only the API {OPENAI_RESPONSES} answers in the background, not {self.api}"
-        if self.key_needed and not self.key:
-            return f"{self.name}: no key; set the environment variable {self.key_env}"
-        return None
-
-    @property
-    def near(self) -> bool:
-        return self.api in APIS and self.base_url is not None and (self.local or probe.is_near(self.base_url))
-
-    @property
-    def info(self) -> ProviderInfo:
-        return ProviderInfo(
-            self.name, self.api, self.base_url, self.key_env, self.default_model, self.local, self.configured,
-            self.problem, self.near, bool(self.key),
-        )  # fmt: skip
-
-    @property
-    def server(self) -> probe.Server:
-        """How to ask it for its models."""
-        base, question, query = (self.base_url or "").partition("?")
-        url = base.rstrip("/") + models_path(self.api, base) + question + query
-        return probe.Server(url, {**self.quirks.key_header(self.key), **self.headers})
 
 
 class Models:
@@ -113,7 +30,7 @@ class Models:
 
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
         self._providers: dict[str, Provider] = {provider.name: provider for provider in providers}
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, Entry] = {}
         self._found: dict[str, probe.Found] = {}  # what servers near by said when last asked
         self._windows: dict[str, int] = {}  # and of their models, as PROVIDER/MODEL, ever
         self._http: HttpSettings | None = None
@@ -137,10 +54,10 @@ class Models:
         self = cls()
         self._http = http
         for known in KNOWN.values():
-            self._entries[known.name] = _known_entry(known, environ)
-        self._entries[SCRIPTED] = _Entry(SCRIPTED, SCRIPTED)
+            self._entries[known.name] = known_entry(known, environ)
+        self._entries[SCRIPTED] = Entry(SCRIPTED, SCRIPTED)
         for name, given in (config or {}).items():
-            self._entries[name] = _configured_entry(name, given, self._entries.get(name), environ, home)
+            self._entries[name] = configured_entry(name, given, self._entries.get(name), environ, home)
         return self
 
     def resolve(self, name: str) -> Model:
@@ -265,16 +182,16 @@ class Models:
         ]
         return infos
 
-    def _near(self) -> list[_Entry]:
+    def _near(self) -> list[Entry]:
         return [entry for entry in self._entries.values() if entry.near and entry.problem is None]
 
-    def _ask(self, entries: list[_Entry]) -> None:
+    def _ask(self, entries: list[Entry]) -> None:
         found = probe.ask([entry.server for entry in entries])
         for entry, item in zip(entries, found, strict=True):
             self._found[entry.name] = item
             self._windows |= {f"{entry.name}/{model_id}": size for model_id, size in item.models.items() if size}
 
-    def _offer(self, entry: _Entry) -> Offer:
+    def _offer(self, entry: Entry) -> Offer:
         if entry.problem is not None:
             return Offer(entry.info, why=entry.problem.removeprefix(f"{entry.name}: "))
         if entry.local and not entry.configured:
@@ -301,7 +218,7 @@ class Models:
         """The environment variables that hold keys: those that commands must not see."""
         return KEY_VARIABLES | {entry.key_env for entry in self._entries.values() if entry.key_env}
 
-    def _entry(self, name: str) -> _Entry:
+    def _entry(self, name: str) -> Entry:
         entry = self._entries.get(name)
         if entry is None:
             names = ", ".join({**self._entries, **self._providers})
@@ -311,7 +228,7 @@ class Models:
             )
         return entry
 
-    def _make(self, entry: _Entry) -> Provider:
+    def _make(self, entry: Entry) -> Provider:
         if entry.api == SCRIPTED:
             from durable_tui.models.scripted import ScriptedProvider
 
@@ -347,50 +264,3 @@ async def _failing(error: ModelError, events: tuple[StreamEvent, ...] = ()) -> A
     for event in events:
         yield event
     raise error
-
-
-def _known_entry(known: Known, environ: Mapping[str, str]) -> _Entry:
-    base_url = environ.get(known.base_url_env, "").strip() or known.base_url
-    return _Entry(
-        known.name,
-        (known.api if base_url == known.base_url else known.api_elsewhere) or known.api,
-        base_url,
-        environ.get(known.key_env, "").strip(),
-        known.key_env,
-        # A server of one's own behind a provider's name asks for a key itself if it wants one.
-        key_needed=not known.local and base_url == known.base_url,
-        # A server near by has models of its own, which it can be asked for.
-        default_model=None if probe.is_near(base_url) else known.default_model,
-        local=known.local,
-        quirks=known.quirks,
-    )
-
-
-def _configured_entry(
-    name: str, given: Mapping[str, Any], base: _Entry | None, environ: Mapping[str, str], home: str | Path | None
-) -> _Entry:
-    entry = base or _Entry(name, OPENAI_CHAT)
-    changes: dict[str, Any] = {"configured": True}
-    for key in ("api", "base_url", "default_model", "headers", "background"):
-        if key in given:
-            changes[key] = given[key]
-    if "base_url" in given and given["base_url"] != entry.base_url:
-        # A server of one's own asks for a key itself if it wants one.
-        changes["key_needed"] = False
-        if probe.is_near(given["base_url"]):
-            changes.setdefault("default_model", None)
-        known = KNOWN.get(name)
-        changes.setdefault("api", (known and known.api_elsewhere) or entry.api)
-    if changes.get("api") == ANTHROPIC != entry.api:
-        changes["quirks"] = KNOWN[ANTHROPIC].quirks
-    if "auth" in given:
-        changes["quirks"] = dataclasses.replace(changes.get("quirks", entry.quirks), auth=given["auth"])
-    if "api_key_env" in given:
-        variable = str(given["api_key_env"])
-        changes |= {"key": environ.get(variable, "").strip(), "key_env": variable, "key_needed": True}
-    if "script" in given:
-        script = Path(given["script"]).expanduser()
-        changes["script"] = str(script if script.is_absolute() or home is None else Path(home) / script)
-        changes["api"] = given.get("api", SCRIPTED)
-    changes["models"] = given.get("models", {})
-    return dataclasses.replace(entry, **changes)

@@ -79,6 +79,9 @@ def test_only_responses_answer_in_the_background() -> None:
 def test_openai_speaks_responses_and_a_server_behind_its_name_chat() -> None:
     key = {"OPENAI_API_KEY": "k" * 9}
     assert Models.from_env(key).resolve("openai/gpt-5.2").api == "openai-responses"
+    own = "https://api.openai.com/v1/"
+    assert Models.from_env({**key, "OPENAI_BASE_URL": own}).resolve("openai/gpt-5.2").api == "openai-responses"
+    assert Models.from_env(key, {"openai": {"base_url": own}}).resolve("openai/gpt-5.2").api == "openai-responses"
     assert Models.from_env({**key, "OPENAI_BASE_URL": "http://x.test/v1"}).resolve("openai/m").api == "openai-chat"
     elsewhere = {"openai": {"base_url": "http://x.test/v1"}}
     assert Models.from_env(key, elsewhere).resolve("openai/m").api == "openai-chat"
