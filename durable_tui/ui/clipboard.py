@@ -11,13 +11,17 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import sys
+import tempfile
 from collections.abc import Mapping
+from typing import IO
 
 from durable_tui.models.images import FILE_LIMIT
 
 LIMIT = 74_000  # bytes of text; many terminals drop longer sequences whole
 TOOL_TIME = 10.0  # seconds a clipboard tool may take; the owner of the clipboard may hang
+LOOK = 0.05  # seconds between looks at how much it wrote
 IMAGE_KINDS = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")  # the best first
 
 
@@ -79,27 +83,34 @@ async def _read_with(tool: str) -> bytes:
 
 
 async def _run(*command: str) -> bytes:
-    """What a command writes; nothing when it fails, hangs, or writes more than an image may have."""
+    """What a command writes; nothing when it fails, hangs, or writes more than an image may have.
+
+    It writes into a file: a pipe that nobody empties, or that a child still holds, would keep asyncio waiting for ever.
+    """
     null = asyncio.subprocess.DEVNULL
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *command, stdin=null, stdout=asyncio.subprocess.PIPE, stderr=null, start_new_session=True
-        )
-    except OSError:
-        return b""
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(TOOL_TIME):
-            data = bytearray()
-            while len(data) <= FILE_LIMIT and (piece := await process.stdout.read(1 << 20)):
-                data += piece
-            if len(data) <= FILE_LIMIT and await process.wait() == 0:
-                return bytes(data)
-    except TimeoutError:
-        pass
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    return b""
+    with tempfile.TemporaryFile() as file:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=null, stdout=file, stderr=null, start_new_session=True
+            )
+        except OSError:
+            return b""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + TOOL_TIME
+        try:
+            while process.returncode is None and loop.time() < end and _size(file) <= FILE_LIMIT:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), LOOK)
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if process.returncode != 0 or _size(file) > FILE_LIMIT:
+            return b""
+        file.seek(0)
+        return file.read()
+
+
+def _size(file: IO[bytes]) -> int:
+    return os.fstat(file.fileno()).st_size

@@ -219,7 +219,12 @@ class StrictServer:
         return [json.loads(line) for line in self.log.read_text().split("\n")[:-1]]
 
     def violations(self) -> list[str]:
-        return [line for row in self.requests() for line in row["violations"]]
+        """Of the strict rules, and of the official client's types."""
+        from tests.tools.sdk import check_request
+
+        rows = self.requests()
+        found = [line for row in rows for line in row["violations"]]
+        return found + [line for row in rows for line in check_request("openai-chat", row["body"])]
 
 
 def main() -> None:
