@@ -312,10 +312,21 @@ async def test_d04_full_from_any_commit_on_starts_nothing_that_could_not_be_reco
 
     rig.provider.before = before
     rig.effects.before = lambda effect: started.append(effect.name) if room.refused else None
+    answered = False
     try:
         submission = await rig.root.submit("go", request_id="r")
     except StorageRejected:
         assert failing == 1
+    else:
+
+        async def wait() -> None:
+            nonlocal answered
+            await submission.wait()
+            answered = True
+
+        waiting = asyncio.create_task(wait())
+        await wait_until(lambda: room.refused or answered)
+        waiting.cancel()
     await asyncio.sleep(0.15)
     assert started == []
     reached, room.full, room.refused = room.refused > 0, False, 0
