@@ -183,8 +183,9 @@ class DurableApp(Appearance):
         self.session = session
         self._tell_launcher()  # whatever kills the program from now on, it is told how to continue
         session.model.reading = reading
-        self.main.composer.put("", stored=True)
-        self.main.composer.cleared.clear()
+        if former is not None:  # what was typed before the first session was open stays
+            self.main.composer.put("", stored=True)
+            self.main.composer.cleared.clear()
         self.main.composer.files = session.files.find
         self.main.composer.pasted = session.pasted
         session.start_feed()
@@ -193,8 +194,11 @@ class DurableApp(Appearance):
         self.main.attach(session.model)
         self.main.set_notice(welcome(session.model.header()))
         draft = (session.model.view.get("draft") or {}).get("text") or ""
-        if draft and not reading and not self.main.composer.text:
-            self.main.composer.put(draft, stored=True)
+        if draft and not reading:
+            if self.main.composer.text:
+                self.main.composer.cleared.append(draft)  # one key (Up) away
+            else:
+                self.main.composer.put(draft, stored=True)
         if former is not None:
             self._close_later(former)
         for warning in opened.warnings[:1]:
@@ -416,10 +420,13 @@ class DurableApp(Appearance):
     async def on_composer_drafted(self, event: Composer.Drafted) -> None:
         if self.session is not None and not self.session.model.reading and not self.leaving:
             self.work(self._store_draft(self.session, event.text), "draft")
+        elif self.session is None:
+            self.main.composer.not_stored(event.text)  # tried again once there is one
 
     async def _store_draft(self, session: Session, text: str) -> None:
         try:
             await session.root.set_draft(text)
+            self.main.composer.kept(text)
         except Exception as error:
             log.warning("the draft was not stored", exc_info=error)
             self.main.composer.not_stored(text)

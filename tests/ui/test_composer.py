@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from textual import events
 
+from durable_tui.host.options import ScreenOptions
+from durable_tui.ui.app import DurableApp
 from tests.tools import ui_fakes as fakes
 from tests.ui.kit import running, screen_text, until
 
@@ -137,6 +140,43 @@ async def test_ui_l05_quitting_commits_the_draft_first() -> None:
         await pilot.press("ctrl+q")
         await until(pilot, lambda: opened.closed == 1)
         assert ("set_draft", "x") in opened.root.calls
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+async def test_ui_l05_quitting_keeps_a_draft_that_is_on_its_way_to_its_commit(cleared: bool) -> None:
+    async with running() as (app, pilot, opened):
+        await type_text(pilot, "x")
+        app.main.composer.store_draft()
+        if cleared:
+            app.main.composer.clear_to_history()
+        app.leave(0)  # before the screen has taken the draft
+        await until(pilot, lambda: opened.closed == 1)
+        assert ("set_draft", "x") in opened.root.calls
+
+
+async def test_what_is_typed_before_the_session_is_open_stays_and_the_stored_draft_is_one_key_away() -> None:
+    opened = fakes.FakeOpened(
+        fakes.FakeConversation(fakes.empty_view(draft={"text": "from before"})), fakes.FakeHarness()
+    )
+    gate = asyncio.Event()
+
+    async def opener(_options: Any, _path: Any) -> Any:
+        await gate.wait()
+        return opened
+
+    app = DurableApp(ScreenOptions(directory="/home/me/src/app"), opener=opener, now=lambda: fakes.NOW)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.main.composer.has_focus)
+        await type_text(pilot, "early")
+        await until(pilot, lambda: app.main.composer.text == "early")
+        app.main.composer.store_draft()  # with nobody to take it
+        gate.set()
+        await until(pilot, lambda: app.session is not None and app.session.started)
+        assert app.main.composer.text == "early"
+        await until(pilot, lambda: ("set_draft", "early") in opened.root.calls)
+        app.main.composer.put("")
+        await pilot.press("up")
+        assert app.main.composer.text == "from before"
 
 
 async def test_ui_l01_ctrl_c_clears_into_the_history_and_quits_only_when_empty_and_twice() -> None:

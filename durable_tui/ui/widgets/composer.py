@@ -79,6 +79,7 @@ class Composer(TextArea):
         self._draft_timer: Timer | None = None
         self._changed_at: float | None = None  # the first change that is in no stored draft
         self._stored = ""
+        self._handed: str | None = None  # a draft on its way to its commit: not stored yet
         self._burst = 0
         self._last_key = 0.0
         self._held: tuple[Timer, Mode] | None = None
@@ -93,7 +94,7 @@ class Composer(TextArea):
             self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
             self.move_cursor(self.document.end)
         if stored:
-            self._stored = text
+            self._stored, self._handed = text, None
 
     def clear_to_history(self) -> None:
         """Ctrl+C: the text goes, and stays one key (Up) away."""
@@ -106,7 +107,7 @@ class Composer(TextArea):
     def accepted(self, text: str) -> None:
         """The commit that took this text has returned."""
         self.pending = None
-        self._stored = ""
+        self._stored, self._handed = "", None
         self._walk = None
         if self.text == text:
             self.put("")
@@ -153,13 +154,18 @@ class Composer(TextArea):
             return
         if not text and self.cleared and self.cleared[-1] == self._stored:
             return
-        self._stored = text
+        self._stored = self._handed = text
         self.post_message(self.Drafted(text))
+
+    def kept(self, text: str) -> None:
+        """The commit of this draft has returned."""
+        if self._handed == text:
+            self._handed = None
 
     def not_stored(self, text: str) -> None:
         """The commit of this draft failed: it counts as unsaved, and is tried again."""
         if self._stored == text:
-            self._stored = NEVER
+            self._stored, self._handed = NEVER, None
             if self._draft_timer is None:
                 self._draft_timer = self.set_timer(DRAFT_AGAIN, self.store_draft)
 
@@ -167,8 +173,9 @@ class Composer(TextArea):
     def unsaved(self) -> str | None:
         """The text when it is not the stored draft yet; for closing."""
         text = self.text
-        cleared = not text and self.cleared and self.cleared[-1] == self._stored
-        return text if text != self._stored and not cleared else None
+        if not text and self.cleared and self.cleared[-1] == self._stored:
+            return self._handed
+        return text if text != self._stored or self._handed is not None else None
 
     def on_blur(self) -> None:
         self.store_draft()
