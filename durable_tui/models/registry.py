@@ -169,7 +169,9 @@ class Models:
         It is asked again only when it was not ready to tell.
         """
         entry = self._entries.get(name.partition("/")[0])
-        if entry in self._near() and self._found.get(entry.name, probe.Found("absent")).state in _NOT_READY:
+        if entry is None or self._found.get(entry.name, probe.Found("absent")).state not in _NOT_READY:
+            return
+        if entry.near and entry.problem is None:
             threading.Thread(target=self._ask, args=([entry],), name="learn", daemon=True).start()
 
     def known(self) -> list[ProviderInfo]:

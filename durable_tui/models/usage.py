@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from durable_tui.models.jsontext import as_object
 from durable_tui.models.messages import PARTS, TOKENS, Cost, Usage, add_usage, empty_usage
 from durable_tui.models.provider import Model
 
@@ -23,8 +24,7 @@ def read_chat_usage(raw: Any, model: Model) -> Usage | None:
     """
     if not isinstance(raw, dict) or not ("prompt_tokens" in raw or "completion_tokens" in raw or "total_tokens" in raw):
         return None
-    details = raw.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
+    details = as_object(raw.get("prompt_tokens_details"))
     prompt = _count(raw.get("prompt_tokens"))
     cached = (
         _count(details.get("cached_tokens"))
@@ -40,8 +40,7 @@ def read_responses_usage(raw: Any, model: Model) -> Usage | None:
     """Responses' usage as ours, or None when there is none. Cached and written tokens are a subset of `input_tokens`."""
     if not isinstance(raw, dict) or not ("input_tokens" in raw or "output_tokens" in raw):
         return None
-    details = raw.get("input_tokens_details")
-    details = details if isinstance(details, dict) else {}
+    details = as_object(raw.get("input_tokens_details"))
     cached, written = _count(details.get("cached_tokens")), _count(details.get("cache_write_tokens"))
     usage = _split(_count(raw.get("input_tokens")), cached, written, _count(raw.get("output_tokens")))
     return with_cost(usage, model, reported_cost(raw))

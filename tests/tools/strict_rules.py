@@ -74,15 +74,18 @@ def pairing(turns: Iterable[Turn], *, one_message: bool = False) -> list[str]:
     return found
 
 
-def neutral_content(where: str, content: Any, kinds: set[str], *, empty: bool) -> list[str]:
+def _opened(where: str, content: Any, empty: bool) -> tuple[list[str], list[Any]]:
+    """What is wrong with a content as a whole, and its blocks."""
     if isinstance(content, str):
-        return [] if content.strip() else [f"[5] {where}: blank text"]
+        return ([] if content.strip() else [f"[5] {where}: blank text"]), []
     if not isinstance(content, list):
-        return [f"[0] {where}: content is neither text nor a list"]
-    found: list[str] = []
-    if not content and not empty:
-        found.append(f"[5] {where}: empty content")
-    for block in content:
+        return [f"[0] {where}: content is neither text nor a list"], []
+    return ([] if content or empty else [f"[5] {where}: empty content"]), content
+
+
+def neutral_content(where: str, content: Any, kinds: set[str], *, empty: bool) -> list[str]:
+    found, blocks = _opened(where, content, empty)
+    for block in blocks:
         kind = block.get("type")
         if kind not in kinds:
             found.append(f"[0] {where}: a {kind!r} block does not belong here")
@@ -96,14 +99,8 @@ def neutral_content(where: str, content: Any, kinds: set[str], *, empty: bool) -
 
 
 def wire_content(where: str, content: Any, *, empty: bool) -> list[str]:
-    if isinstance(content, str):
-        return [] if content.strip() else [f"[5] {where}: blank text"]
-    if not isinstance(content, list):
-        return [f"[0] {where}: content is neither text nor a list"]
-    found: list[str] = []
-    if not content and not empty:
-        found.append(f"[5] {where}: empty content")
-    for block in content:
+    found, blocks = _opened(where, content, empty)
+    for block in blocks:
         kind = block.get("type")
         if kind in ("text", "input_text", "output_text") and not str(block.get("text") or "").strip():
             found.append(f"[5] {where}: a blank text block")

@@ -89,32 +89,24 @@ def chunk(delta: Any = None, finish: Any = None, **more: Any) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
-def answering(kind: type[HttpProvider] = OpenAIChatProvider, name: str = "acme") -> Callable[..., Any]:
-    """`answer_to(turn, settings)` for a protocol: the message that a turn of the server, or a raw body, comes to."""
-
-    async def answer_to(
-        turn: dict[str, Any] | str | bytes, settings: HttpSettings = FAST, **more: Any
-    ) -> dict[str, Any]:
+def _playing(act: Callable[[HttpProvider], Any], kind: type[HttpProvider], name: str) -> Callable[..., Any]:
+    async def play(turn: dict[str, Any] | str | bytes, settings: HttpSettings = FAST, **more: Any) -> Any:
         played = turn if isinstance(turn, dict) else {"body": turn}
         with ModelServer([{**played, **more}]) as server:
             model = provider(server, settings, name=name, kind=kind)
             try:
-                return await ask(model)
+                return await act(model)
             finally:
                 await model.close()
 
-    return answer_to
+    return play
+
+
+def answering(kind: type[HttpProvider] = OpenAIChatProvider, name: str = "acme") -> Callable[..., Any]:
+    """`answer_to(turn, settings)` for a protocol: the message that a turn of the server, or a raw body, comes to."""
+    return _playing(ask, kind, name)
 
 
 def refusing(kind: type[HttpProvider] = OpenAIChatProvider, name: str = "acme") -> Callable[..., Any]:
     """`failure_of(turn, settings)` for a protocol: the error a turn ends in, and the events before it."""
-
-    async def failure_of(turn: dict[str, Any], settings: HttpSettings = FAST) -> tuple[ModelError, list[StreamEvent]]:
-        with ModelServer([turn]) as server:
-            model = provider(server, settings, name=name, kind=kind)
-            try:
-                return await fail(model)
-            finally:
-                await model.close()
-
-    return failure_of
+    return _playing(fail, kind, name)
