@@ -1,6 +1,6 @@
 """What is known of the models of the known providers: limits, abilities, prices (`catalogue.json`, read at first use).
 
-The file is made by scripts/make_catalogue.py from litellm's table (MIT, CATALOGUE_LICENSE). One entry is
+The file is made by tests/tools/make_catalogue.py from litellm's table (MIT, CATALOGUE_LICENSE). One entry is
 `{context_window, max_output?, images, reasoning, tools, input?, output?, cache_read?, cache_write?, long?, off_peak?,
 also?}`: tokens, and USD per million tokens. `long` has `from` and the prices of a whole request with a prompt of so many
 tokens or more; `off_peak` has `hours` ("1-5 10:00-24:00": days of the week, Monday is 1, and time, both UTC) and the

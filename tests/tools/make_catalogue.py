@@ -1,7 +1,7 @@
 """Make durable_tui/models/catalogue.json from litellm's table of models (MIT). For developers; nothing runs it by itself.
 
     pip download --no-deps --dest /tmp/source litellm
-    python scripts/make_catalogue.py /tmp/source/litellm-*.whl --as-of 2026-11-30
+    python tests/tools/make_catalogue.py /tmp/source/litellm-*.whl --as-of 2026-11-30
 
 The argument is litellm's wheel, or the `model_prices_and_context_window_backup.json` out of one (then `--version` says of
 which). The same source and arguments give the same file, byte for byte; `git diff` shows what changed, one model a line.
@@ -25,7 +25,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).resolve().parents[1] / "durable_tui" / "models" / "catalogue.json"
+TARGET = Path(__file__).resolve().parents[2] / "durable_tui" / "models" / "catalogue.json"
 LICENCE = TARGET.with_name("CATALOGUE_LICENSE")
 SOURCE = "model_prices_and_context_window_backup.json"
 
