@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from durable_tui.lazy import lazy
+from durable_tui.ground.lazy import lazy
 
 if TYPE_CHECKING:
-    from durable_tui.harness.extension import Extension, Registry, Section, Tool, ToolCall, ToolError, ToolResult, tool
+    from durable_tui.agent.extension import Extension, Registry, Section, Tool, ToolCall, ToolError, ToolResult, tool
+    from durable_tui.agent.inbox import ConversationBusy
+    from durable_tui.agent.settings import Settings
     from durable_tui.harness.harness import Harness
-    from durable_tui.harness.inbox import ConversationBusy
-    from durable_tui.harness.settings import Settings
-    from durable_tui.session.errors import ReadAfterWrite
+    from durable_tui.session.session_errors import ReadAfterWrite
     from durable_tui.storage.errors import SessionLocked, StorageRejected
 
 __version__ = "0.1.0"
 
 _PLACES = {
-    "ConversationBusy": "harness.inbox",
-    "Extension": "harness.extension",
+    "ConversationBusy": "agent.inbox",
+    "Extension": "agent.extension",
     "Harness": "harness.harness",
-    "ReadAfterWrite": "session.errors",
-    "Registry": "harness.extension",
-    "Section": "harness.extension",
+    "ReadAfterWrite": "session.session_errors",
+    "Registry": "agent.extension",
+    "Section": "agent.extension",
     "SessionLocked": "storage.errors",
-    "Settings": "harness.settings",
+    "Settings": "agent.settings",
     "StorageRejected": "storage.errors",
-    "Tool": "harness.extension",
-    "ToolCall": "harness.extension",
-    "ToolError": "harness.extension",
-    "ToolResult": "harness.extension",
-    "tool": "harness.extension",
+    "Tool": "agent.extension",
+    "ToolCall": "agent.extension",
+    "ToolError": "agent.extension",
+    "ToolResult": "agent.extension",
+    "tool": "agent.extension",
 }
 
 __all__ = [

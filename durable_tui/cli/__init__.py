@@ -1,1 +1,1 @@
-"""The command line and the launcher (DESIGN 3). `main.main` is the program; `status` has its exit statuses."""
+"""The command line and the launcher (spec 20). `main.main` is the program; `status` has its exit statuses."""

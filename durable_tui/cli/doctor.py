@@ -1,4 +1,4 @@
-"""`durable-tui doctor`: what works here, and what to do about the rest (DESIGN 3)."""
+"""`durable-tui doctor`: what works here, and what to do about the rest (spec 20)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from durable_tui.cli.output import Output, one_line
 from durable_tui.cli.status import Exit, Status
 from durable_tui.cli.waiting import free_space
 from durable_tui.host.catalogue import Catalogue
-from durable_tui.host.errors import HostError
+from durable_tui.host.host_errors import HostError
 from durable_tui.host.opening import HOW_TO_GET_A_MODEL, Host
 from durable_tui.host.paths import Paths, short_path
 from durable_tui.host.settings import load_config
-from durable_tui.models.known import KNOWN, SCRIPTED
-from durable_tui.models.offers import Offer
+from durable_tui.models.known_providers import KNOWN, SCRIPTED
+from durable_tui.models.listing import Offer
 from durable_tui.models.provider import ModelError
 from durable_tui.models.redact import redact
 
 if TYPE_CHECKING:
-    from durable_tui.models.entries import ProviderInfo
-    from durable_tui.models.registry import Models
+    from durable_tui.models.models import Models
+    from durable_tui.models.provider_config import ProviderInfo
 
 Level = Literal["ok", "note", "problem"]
 _MARKS: dict[Level, str] = {"ok": "ok     ", "note": "note   ", "problem": "PROBLEM"}

@@ -1,4 +1,4 @@
-"""The launcher: a small parent that owns the terminal's restoration (design 4).
+"""The launcher: a small parent that owns the terminal's restoration (spec 21).
 
 It starts the screen as its child, in the same foreground group on the same terminal, and waits. However the child
 ends, or is stopped, the terminal is put right and the person told how to continue. Standard library only.

@@ -1,4 +1,4 @@
-"""The command line (DESIGN 3): words to options, options to a command, its end to an exit status."""
+"""The command line (spec 20): words to options, options to a command, its end to an exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""stdout for a machine or a pipe, stderr for a person (DESIGN 3).
+"""stdout for a machine or a pipe, stderr for a person (spec 20).
 
 stdout carries what was asked for and nothing else: descriptor 1 is moved aside at the start, so that whatever else
 writes there (an extension, a library, a warning) lands on stderr. Writing waits for the reader without blocking the

@@ -1,4 +1,4 @@
-"""`durable-tui resume`: finish unfinished work without a screen, and print each verdict (DESIGN 3, contract 15)."""
+"""`durable-tui resume`: finish unfinished work without a screen, and print each verdict (spec 20, 15)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.cli.following import Follower
+from durable_tui.cli.headless import Follower
 from durable_tui.cli.output import BrokenOutput, Output, note
 from durable_tui.cli.status import MEANING, Exit, Status, UsageError, exit_for
 from durable_tui.cli.waiting import wait_for
 from durable_tui.forensics.report import death_line, verdict_line
-from durable_tui.harness.events import Event, deaths_of
 from durable_tui.host.paths import short_path
 from durable_tui.host.reading import conversation_scope, document_value
+from durable_tui.views.events import Event, deaths_of
 
 if TYPE_CHECKING:
     from durable_tui.host.opening import Host, Opened

@@ -1,4 +1,4 @@
-"""`durable-tui run`: submit, wait, print the answer (DESIGN 3)."""
+"""`durable-tui run`: submit, wait, print the answer (spec 20)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.cli.following import Follower
+from durable_tui.cli.headless import Follower
 from durable_tui.cli.main import prompt_of
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status, UsageError

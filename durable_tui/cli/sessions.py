@@ -1,4 +1,4 @@
-"""`durable-tui sessions`: what there is, and in which state (RECORDS 7)."""
+"""`durable-tui sessions`: what there is, and in which state (spec 17.7)."""
 
 from __future__ import annotations
 

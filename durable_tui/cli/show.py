@@ -12,7 +12,7 @@ from durable_tui.host.jsonlines import json_line
 
 async def body(options: Any, output: Output) -> Exit:
     """The whole command."""
-    from durable_tui.forensics import report, text
+    from durable_tui.forensics import report, text_report
     from durable_tui.forensics.export import FORMATS
     from durable_tui.host.catalogue import Catalogue
     from durable_tui.host.paths import Paths, working_directory
@@ -29,7 +29,7 @@ async def body(options: Any, output: Output) -> Exit:
             conversations = await report.entries_json(storage, found)
             await output.text(json_line({**found.json(), "conversations": conversations}))
             return Exit(Status.ANSWERED)
-        render = FORMATS[options.export] if options.export else text.render
+        render = FORMATS[options.export] if options.export else text_report.render
         async for piece in render(storage, found):
             await output.text(piece)
     return Exit(Status.ANSWERED)

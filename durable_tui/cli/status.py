@@ -1,4 +1,4 @@
-"""The exit statuses, in one place (DESIGN 3), and how an error becomes one."""
+"""The exit statuses, in one place (spec 20), and how an error becomes one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Exit:
     submission: int | None = None
 
     def event(self) -> dict[str, Any]:
-        """The last line of `--json` (RECORDS 6)."""
+        """The last line of `--json` (spec 17.6)."""
         event: dict[str, Any] = {"type": "exit", "status": int(self.status)}
         for key in ("reason", "message", "submission"):
             value = getattr(self, key)
@@ -72,9 +72,9 @@ class UsageError(Exception):
 
 def exit_for(error: BaseException) -> Exit | None:
     """The exit for an error with a meaning for the user; None for a defect of ours."""
-    from durable_tui.host.errors import ConfigError, HostError, ModelMissing
+    from durable_tui.host.host_errors import ConfigError, HostError, ModelMissing
     from durable_tui.models.provider import ModelError
-    from durable_tui.session.errors import DocumentRefused, SessionClosed, SessionPoisoned
+    from durable_tui.session.session_errors import DocumentRefused, SessionClosed, SessionPoisoned
     from durable_tui.storage.errors import (
         Fenced,
         SessionLocked,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from durable_tui.cli.status import Exit, Status
 
 if TYPE_CHECKING:
-    from durable_tui.cli.following import Follower
+    from durable_tui.cli.headless import Follower
     from durable_tui.host.opening import Opened
 
 _LIFT = {

@@ -1,4 +1,4 @@
-"""Immutable JSON revisions, drafts that record the smallest natural ops, and the ops themselves (contract 5). Pure.
+"""Immutable JSON revisions, drafts that record the smallest natural ops, and the ops themselves (spec 5). Pure.
 
 The floor everything else stands on: it reads and writes nothing and knows no record. A frozen value is a `dict` or
 `list` that cannot change; a `DraftRoot` is edited like ordinary data and yields the next revision together with the
@@ -11,7 +11,9 @@ from durable_tui.delta.frozen import (
     MAX_DEPTH,
     FrozenDict,
     FrozenList,
+    Json,
     JsonError,
+    JsonObject,
     clean_text,
     freeze,
     same,
@@ -30,7 +32,9 @@ __all__ = [
     "DraftRoot",
     "FrozenDict",
     "FrozenList",
+    "Json",
     "JsonError",
+    "JsonObject",
     "OpError",
     "apply_ops",
     "clean_text",

@@ -1,4 +1,4 @@
-"""The smallest natural ops from one value to another (contract 5.1).
+"""The smallest natural ops from one value to another (spec 5.1).
 
 The new value may be a draft in the making (`Pending`): a node that still knows the part of the old value it came from
 is asked for its own changes, so the cost follows what was touched and not the size of the document.
@@ -17,7 +17,7 @@ from typing import Any, Final
 from durable_tui.delta.frozen import FrozenDict, FrozenList, Pending, depth_bound, freeze, same, trusted_list
 from durable_tui.delta.json import canonical, dumps
 from durable_tui.delta.ops import Path, op, set_op
-from durable_tui.delta.text import text_op
+from durable_tui.delta.utf16 import text_op
 
 _DEEPEST: Final = 64  # two values further down are not compared part by part, which bounds the stack
 _REORDER_FREELY: Final = 64  # a permutation of at most so many items is not weighed against splices

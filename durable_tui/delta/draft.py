@@ -1,7 +1,7 @@
-"""Drafts: edit a frozen value like ordinary data, then take the next value and the ops that lead to it (contract 5.1).
+"""Drafts: edit a frozen value like ordinary data, then take the next value and the ops that lead to it (spec 5.1).
 
 Reading a container of a draft gives a draft of that part; nothing is copied before it is read or written. What is put
-in is copied and checked at once (contract 3.8). A part that was removed or replaced can still be read, but writing to
+in is copied and checked at once (spec 3.8). A part that was removed or replaced can still be read, but writing to
 it raises, since the change would be lost.
 """
 

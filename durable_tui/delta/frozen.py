@@ -1,4 +1,4 @@
-"""Immutable JSON values: what a revision, a record or an op's payload is made of (contract 3.8, 5.2).
+"""Immutable JSON values: what a revision, a record or an op's payload is made of (spec 3.8, 5.2).
 
 `FrozenDict` and `FrozenList` are a `dict` and a `list` whose mutators raise, so reading them, comparing them and
 encoding them run at the speed of the builtin types. Only `freeze` makes them, so one is strict JSON all the way down.
@@ -6,9 +6,12 @@ encoding them run at the speed of the builtin types. Only `freeze` makes them, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, NoReturn, SupportsIndex, cast
+from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, cast
+
+Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
+JsonObject: TypeAlias = "Mapping[str, Json]"
 
 MAX_DEPTH: Final = 200
 """Containers that may be nested in a value; `[]` counts one."""
@@ -22,7 +25,7 @@ _list_extend = list.extend
 
 
 class JsonError(ValueError):
-    """A value is not strict JSON (contract 3.8). `path` leads to the offending part, `reason` says what is wrong."""
+    """A value is not strict JSON (spec 3.8). `path` leads to the offending part, `reason` says what is wrong."""
 
     def __init__(self, reason: str, path: Iterable[str | int] = ()) -> None:
         super().__init__(reason)
@@ -162,7 +165,7 @@ def _too_deep(limit: int) -> JsonError:
 
 
 def clean_text(text: str) -> str:
-    """The text with lone surrogates replaced by U+FFFD and pairs of them joined (contract 3.8); mostly `text` itself."""
+    """The text with lone surrogates replaced by U+FFFD and pairs of them joined (spec 3.8); mostly `text` itself."""
     if text.isascii():
         return text
     try:

@@ -1,4 +1,4 @@
-"""Strict JSON text: what is written is exactly what is read back (contract 3.8)."""
+"""Strict JSON text: what is written is exactly what is read back (spec 3.8)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _new = object.__new__
 
 
 class DraftClosed(RuntimeError):
-    """A draft was used after its transaction ended (contract 3.7), or a part of one written to after it was removed."""
+    """A draft was used after its transaction ended (spec 3.7), or a part of one written to after it was removed."""
 
 
 class Lifetime:

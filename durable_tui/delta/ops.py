@@ -1,4 +1,4 @@
-"""The seven JSON ops and their application to frozen values (contract 5).
+"""The seven JSON ops and their application to frozen values (spec 5).
 
     ["r", value]                          replace all
     ["s", path, value]                    set a key, or a list's index; the list's length as index appends

@@ -1,4 +1,4 @@
-"""Files and processes a tool may touch (contract 1, 10, 16)."""
+"""Files and processes a tool may touch (spec 1, 10, 16)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from durable_tui.environment.base import (
     FileInfo,
     ProcessResult,
 )
-from durable_tui.lazy import lazy
+from durable_tui.ground.lazy import lazy
 
 if TYPE_CHECKING:
     from durable_tui.environment.leftovers import Leftover, end_leftovers, find_leftovers

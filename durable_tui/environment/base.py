@@ -1,4 +1,4 @@
-"""The files and processes a tool may touch (contract 1, 10). Built per call by the host's factory."""
+"""The files and processes a tool may touch (spec 1, 10). Built per call by the host's factory."""
 
 from __future__ import annotations
 

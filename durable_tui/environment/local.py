@@ -20,7 +20,7 @@ from durable_tui.environment.base import (
 from durable_tui.environment.process import Command, shell
 from durable_tui.environment.spill import Spill
 from durable_tui.environment.variables import RUN_MARK, SESSION_MARK, TASK_MARK, command_variables
-from durable_tui.session.uninterrupted import uninterrupted
+from durable_tui.ground.aio import uninterrupted
 
 
 class LocalEnvironment:
@@ -29,7 +29,7 @@ class LocalEnvironment:
     Commands run in `bash -c` (sh without bash), in a session of their own, stdin empty, with stdout and stderr merged.
     Decided for background processes (`server &`): they may go on for a quarter of a second after the shell's normal
     end, then they are ended and counted in `survivors_killed`; a command that should stay has to be waited for.
-    When this process dies, the command and all its descendants are ended within three seconds (contract 16, "kill").
+    When this process dies, the command and all its descendants are ended within three seconds (spec 16, "kill").
     """
 
     def __init__(self, scope: EnvironmentScope, *, secrets: Iterable[str] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The owner's side of a running command: starts the supervisor, reads the output, asks for the end (contract 10, 16).
+"""The owner's side of a running command: starts the supervisor, reads the output, asks for the end (spec 10, 16).
 
 The supervisor ends the command's processes; when it was killed itself, the marks in their environment lead to them.
 """
@@ -21,7 +21,7 @@ from durable_tui.environment.files import reason
 from durable_tui.environment.leftovers import kill_marked
 from durable_tui.environment.spill import Spill
 from durable_tui.environment.variables import MARKS, RUN_MARK
-from durable_tui.session.uninterrupted import uninterrupted
+from durable_tui.ground.aio import uninterrupted
 
 SUPERVISOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "supervisor.py")
 READ_BYTES = 256 * 1024

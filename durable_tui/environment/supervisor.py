@@ -1,4 +1,4 @@
-"""Runs one command and outlives its owner just long enough to end all that the command started (contract 16).
+"""Runs one command and outlives its owner just long enough to end all that the command started (spec 16).
 
 Started as `python -I -S supervisor.py CONTROL OUTPUT`, stdlib only, already in a session of its own. CONTROL is one end
 of a socket pair, OUTPUT the write end of the pipe that becomes the command's stdout and stderr.

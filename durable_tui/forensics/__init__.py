@@ -1,1 +1,1 @@
-"""Read-only: what a session file says happened (DESIGN 1). `report.gather`, `text.render`, `export.FORMATS`."""
+"""Read-only: what a session file says happened (spec 18). `report.gather`, `text.render`, `export.FORMATS`."""

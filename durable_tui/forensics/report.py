@@ -1,4 +1,4 @@
-"""What a session file says happened: its tasks and recoveries as rows, beside the transcript (RECORDS 4, 7)."""
+"""What a session file says happened: its tasks and recoveries as rows, beside the transcript (spec 17.4, 17.7)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def newest_rows(recovery: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 
 def task_row(task: TaskRecord, found: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A task in the terms of a recovery row (RECORDS 4), with its status and outcome."""
+    """A task in the terms of a recovery row (spec 17.4), with its status and outcome."""
     state = task["state"]
     checkpoint = state.get("checkpoint") or {}
     row: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A conversation as front ends use it (DESIGN 2)."""
+"""A conversation as front ends use it (spec 19)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
-from durable_tui.harness import inbox
-from durable_tui.harness.context import load_context
-from durable_tui.harness.documents import AGENT, DRAFT, INBOX, LIVE, PROVIDER, USAGE
-from durable_tui.harness.graph import children_of, conversations_below, ordinary_tasks
-from durable_tui.harness.images import check_content, check_messages
-from durable_tui.harness.inbox import load_scene
+from durable_tui.agent import inbox
+from durable_tui.agent.documents import AGENT, DRAFT, INBOX, LIVE, PROVIDER, USAGE
+from durable_tui.agent.images import check_content, check_messages
+from durable_tui.agent.inbox import load_scene
+from durable_tui.agent.model_context import load_context
+from durable_tui.engine.ownership import children_of, conversations_below, ordinary_tasks
+from durable_tui.engine.task import changed, is_decided
 from durable_tui.harness.submission import Submission
-from durable_tui.harness.tasks import changed, is_decided
-from durable_tui.harness.views import ConversationSource
 from durable_tui.models.provider import THINKING_LEVELS
 from durable_tui.session import Transaction, Watch
 from durable_tui.session.session import CommitScope
 from durable_tui.storage.records import StoredEntry
+from durable_tui.views.watch_sources import ConversationSource
 
 if TYPE_CHECKING:
-    from durable_tui.harness.kernel import Kernel
+    from durable_tui.engine.kernel import Kernel
 
 WhenBusy = Literal["follow_up", "steer", "reject"]
 AGENT_KEYS = ("model", "thinkingLevel", "extensions", "tools", "instructions", "cwd")
@@ -47,7 +47,7 @@ def agent_value(choices: dict[str, Any]) -> dict[str, Any]:
 
 
 async def write_first_documents(tx: Transaction, conversation_id: int, agent: dict[str, Any]) -> None:
-    """What the creating commit of a conversation writes (contract 12)."""
+    """What the creating commit of a conversation writes (spec 12)."""
     for definition in (LIVE, INBOX, USAGE):
         await tx.document(definition, conversation_id)
     (await tx.document(PROVIDER, conversation_id)).value = {"sessionId": uuid.uuid4().hex}
@@ -71,11 +71,11 @@ class Conversation:
         request_id: str | None = None,
         clear_draft: bool = False,
     ) -> Submission:
-        """Admit an input: committed when this returns, and started when the conversation is idle (contract 8).
+        """Admit an input: committed when this returns, and started when the conversation is idle (spec 8).
 
         Raises ConversationBusy for `reject` on a busy conversation, ValueError for a blank input, an image that cannot
         be sent, or another type under the same `request_id`. `clear_draft` empties the draft in the same commit
-        (contract 16).
+        (spec 16).
         """
         if when_busy not in ("follow_up", "steer", "reject"):
             raise ValueError(f"when_busy is follow_up, steer or reject, not {when_busy!r}")
@@ -104,7 +104,7 @@ class Conversation:
         edits: list[Any] | None = None,
         request_id: str | None = None,
     ) -> Submission:
-        """Admit a passive write: an entry appended now, or at the next boundary when busy (contract 8.2, 8.3).
+        """Admit a passive write: an entry appended now, or at the next boundary when busy (spec 8.2, 8.3).
 
         Raises ValueError for an image that cannot be sent, or another type under the same `request_id`.
         """
@@ -139,7 +139,7 @@ class Conversation:
     # -- the queue -----------------------------------------------------------------------------------------------
 
     async def release(self, submission_id: int | None = None) -> int | None:
-        """Un-park an item, or the first parked one; idle, what waits starts (contract 8.5). Returns the item's id.
+        """Un-park an item, or the first parked one; idle, what waits starts (spec 8.5). Returns the item's id.
 
         Raises InboxItemGone when the named item is not queued any more.
         """
@@ -206,7 +206,7 @@ class Conversation:
     # -- ending work ---------------------------------------------------------------------------------------------
 
     async def stop(self) -> bool:
-        """Abort the run and park the queue, in one commit (contract 6.8, 8.5). False when nothing runs."""
+        """Abort the run and park the queue, in one commit (spec 6.8, 8.5). False when nothing runs."""
         kernel = self._kernel
         kernel.scheduler.start()
         async with kernel.session.commit() as tx:
@@ -224,8 +224,8 @@ class Conversation:
         return True
 
     async def abort(self, *, background: bool = False) -> None:
-        """Withdraw the queued inputs, mark all ordinary work for abort, and return when idle (contract 6.8)."""
-        from durable_tui.harness.cleanup import withdraw_queued
+        """Withdraw the queued inputs, mark all ordinary work for abort, and return when idle (spec 6.8)."""
+        from durable_tui.agent.cleanup import withdraw_queued
 
         kernel = self._kernel
         kernel.scheduler.start()
@@ -252,7 +252,7 @@ class Conversation:
 
     @property
     def idle(self) -> bool:
-        """Whether no live ordinary work is reachable; queued items do not count (contract 6.5)."""
+        """Whether no live ordinary work is reachable; queued items do not count (spec 6.5)."""
         return not self._work()
 
     async def wait_for_idle(self) -> None:
@@ -267,7 +267,7 @@ class Conversation:
     # -- looking -------------------------------------------------------------------------------------------------
 
     def watch(self, tail: int | None = None) -> Watch:
-        """Frames of this conversation: its view now, then one per commit that touches it (contract 13).
+        """Frames of this conversation: its view now, then one per commit that touches it (spec 13).
 
         With `tail=N` the view has the newest N entries and everything after; `entries(before=…)` has the older ones.
         """
@@ -283,11 +283,11 @@ class Conversation:
         return page[::-1]
 
     async def context(self) -> list[dict[str, Any]]:
-        """The messages the next request would carry (contract 11)."""
+        """The messages the next request would carry (spec 11)."""
         return (await load_context(self._kernel, self.id)).messages()
 
     async def agent(self) -> Any:
-        """The stored choices (RECORDS 4)."""
+        """The stored choices (spec 17.4)."""
         return await self._kernel.session.value(AGENT, self.id)
 
     async def draft(self) -> str:
@@ -308,7 +308,7 @@ class Conversation:
                     agent.value[key] = value[key]
 
     async def set_draft(self, text: str) -> None:
-        """Keep the composer's text; stored, but not flushed to the disk at once (contract 4.1, 16)."""
+        """Keep the composer's text; stored, but not flushed to the disk at once (spec 4.1, 16)."""
         async with self._kernel.session.commit(flush=False) as tx:
             draft = await tx.document(DRAFT, self.id)
             if draft.value["text"] != text:

@@ -1,4 +1,4 @@
-"""The façade: one open session and everything that works in it (DESIGN 2)."""
+"""The façade: one open session and everything that works in it (spec 19)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
+from durable_tui.agent.documents import RECOVERY, SESSION, USAGE
+from durable_tui.agent.extension import Registry
+from durable_tui.agent.generation.phases import GENERATION
+from durable_tui.agent.settings import Settings
+from durable_tui.agent.tool_task import TOOL
+from durable_tui.engine.kernel import Kernel, ModelSource, drop_waiter
+from durable_tui.engine.ownership import ordinary_tasks
+from durable_tui.engine.recovery import opens_keep_dying, recover
+from durable_tui.engine.scheduler import Scheduler
+from durable_tui.engine.task import changed, is_decided
+from durable_tui.engine.task_rules import settle
 from durable_tui.environment.base import EnvironmentFactory
+from durable_tui.ground.aio import uninterrupted
 from durable_tui.harness.conversation import Conversation, agent_value, write_first_documents
-from durable_tui.harness.documents import RECOVERY, SESSION, USAGE
-from durable_tui.harness.extension import Registry
-from durable_tui.harness.generation import GENERATION
-from durable_tui.harness.graph import ordinary_tasks
-from durable_tui.harness.kernel import Kernel, ModelSource, drop_waiter
-from durable_tui.harness.recovery import opens_keep_dying, recover
-from durable_tui.harness.scheduler import Scheduler
-from durable_tui.harness.settings import Settings
-from durable_tui.harness.settle import settle
 from durable_tui.harness.submission import Submission
-from durable_tui.harness.tasks import changed, is_decided
-from durable_tui.harness.toolcall import TOOL
-from durable_tui.harness.views import TasksSource, task_row
 from durable_tui.models.messages import Usage
 from durable_tui.models.usage import total_usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
-from durable_tui.session.uninterrupted import uninterrupted
 from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import OwnerRef, TaskRecord
+from durable_tui.views.watch_sources import TasksSource, task_row
 
 
 class Harness:
@@ -54,7 +54,7 @@ class Harness:
     ) -> Opening:
         """Open a session on a store this process owns: `await Harness.open(…)` or `async with Harness.open(…)`.
 
-        Does the recovery commit of contract 15 and starts nothing; `resume`, `submit` and the waits start scheduling.
+        Does the recovery commit of spec 15 and starts nothing; `resume`, `submit` and the waits start scheduling.
         Raises StorageError when the store refuses; the store is then released.
         """
         return Opening(storage, models, registry, environment, settings or Settings(), now)
@@ -62,7 +62,7 @@ class Harness:
     # -- conversations -------------------------------------------------------------------------------------------
 
     async def root(self, agent: dict[str, Any] | None = None) -> Conversation:
-        """The root conversation (id 1), made with this agent when it does not exist yet (contract 2, 12)."""
+        """The root conversation (id 1), made with this agent when it does not exist yet (spec 2, 12)."""
         kernel = self._kernel
         value = agent_value(agent or {})
         if 1 not in kernel.session.conversations:
@@ -89,7 +89,7 @@ class Harness:
     async def create_conversation(
         self, agent: dict[str, Any] | None = None, *, owner: OwnerRef | None = None
     ) -> Conversation:
-        """A new conversation, ownerless or owned by a task (contract 12)."""
+        """A new conversation, ownerless or owned by a task (spec 12)."""
         async with self._kernel.session.commit() as tx:
             record = tx.create_conversation(owner=owner)
             await write_first_documents(tx, record["id"], agent_value(agent or {}))
@@ -105,7 +105,7 @@ class Harness:
     # -- scheduling ----------------------------------------------------------------------------------------------
 
     async def resume(self) -> None:
-        """Start scheduling: unfinished work goes on (contract 7, 15)."""
+        """Start scheduling: unfinished work goes on (spec 7, 15)."""
         self._kernel.session.check_open()
         self._kernel.scheduler.start()
 
@@ -131,7 +131,7 @@ class Harness:
             drop_waiter(kernel.ended, task_id, future)
 
     async def abort_task(self, task_id: int) -> None:
-        """Mark a task for abort and join its run invocation (contract 6.8). Raises LookupError when it is not live."""
+        """Mark a task for abort and join its run invocation (spec 6.8). Raises LookupError when it is not live."""
         kernel = self._kernel
         async with kernel.session.commit() as tx:
             record = tx.candidate(task_id)
@@ -143,7 +143,7 @@ class Harness:
         await kernel.scheduler.invocations.join(task_id)
 
     async def retry_task(self, task_id: int) -> None:
-        """Release a task parked by the restart limit (contract 6.11)."""
+        """Release a task parked by the restart limit (spec 6.11)."""
         async with self._kernel.session.commit() as tx:
             record = tx.candidate(task_id)
             if record is None:
@@ -154,7 +154,7 @@ class Harness:
 
     @property
     def idle(self) -> bool:
-        """Whether no live ordinary work is reachable from any ownerless conversation (contract 6.5)."""
+        """Whether no live ordinary work is reachable from any ownerless conversation (spec 6.5)."""
         session = self._kernel.session
         return not any(
             ordinary_tasks(conversation_id, session.tasks, session.conversations)
@@ -185,7 +185,7 @@ class Harness:
         return rows
 
     def watch_tasks(self) -> Watch:
-        """Frames of the live task graph and of what ended lately (contract 13)."""
+        """Frames of the live task graph and of what ended lately (spec 13)."""
 
         async def prepare(watch: Watch) -> TasksSource:
             return TasksSource(self._kernel, watch)
@@ -193,11 +193,11 @@ class Harness:
         return self._kernel.watching(Watch(prepare))
 
     async def recovery(self) -> Any:
-        """The report of the deaths found so far (`dt.recovery`, RECORDS 4)."""
+        """The report of the deaths found so far (`dt.recovery`, spec 17.4)."""
         return await self._kernel.session.value(RECOVERY)
 
     async def usage(self) -> Usage:
-        """What the session used: the sum over its conversations (contract 14)."""
+        """What the session used: the sum over its conversations (spec 14)."""
         session = self._kernel.session
         return total_usage([await session.value(USAGE, conversation_id) for conversation_id in session.conversations])
 
@@ -221,7 +221,7 @@ class Harness:
 
     @property
     def paused_reason(self) -> str | None:
-        """Why this session should wait for a person before it goes on; None once scheduling began (contract 6.11)."""
+        """Why this session should wait for a person before it goes on; None once scheduling began (spec 6.11)."""
         return None if self._kernel.scheduler.active else self._paused_reason
 
     @property
@@ -270,7 +270,7 @@ class Harness:
             self._kernel.scheduler.invocations.end_all()
 
     async def close(self) -> None:
-        """Seal admission, join every invocation, close the store in order (contract 13). Writes no outcomes.
+        """Seal admission, join every invocation, close the store in order (spec 13). Writes no outcomes.
 
         Idempotent; a cancelled caller does not leave the store open.
         """

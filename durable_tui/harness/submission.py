@@ -1,4 +1,4 @@
-"""Something handed to a conversation, which can be waited for (contract 8)."""
+"""Something handed to a conversation, which can be waited for (spec 8)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from durable_tui.harness.inbox import InboxItemGone, find_item, load_scene
-from durable_tui.harness.kernel import drop_waiter
+from durable_tui.agent.inbox import InboxItemGone, find_item, load_scene
+from durable_tui.engine.kernel import drop_waiter
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import SubmissionRecord
 
 if TYPE_CHECKING:
-    from durable_tui.harness.kernel import Kernel
+    from durable_tui.engine.kernel import Kernel
 
 SETTLED = ("done", "unanswered")
 
@@ -57,7 +57,7 @@ class Submission:
         return self.record
 
     async def wait(self) -> Settled:
-        """Wait until it is settled; starts scheduling. Cancelling this cancels only the wait (contract 8.6).
+        """Wait until it is settled; starts scheduling. Cancelling this cancels only the wait (spec 8.6).
 
         Raises SessionClosed, SessionPoisoned or Fenced when the session ends first.
         """
@@ -82,7 +82,7 @@ class Submission:
             drop_waiter(kernel.settled, self.id, future)
 
     async def abort(self) -> Literal["withdrawn", "already_placed", "settled"]:
-        """Withdraw it while it is queued; it settles `unanswered: aborted` (contract 8.6)."""
+        """Withdraw it while it is queued; it settles `unanswered: aborted` (spec 8.6)."""
         async with self._kernel.session.commit() as tx:
             record = await tx.submission(self.id)
             if record is None or record["status"] in SETTLED:

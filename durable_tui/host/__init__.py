@@ -1,14 +1,14 @@
-"""The host: a person's places, settings, sessions, and opening one for a front end (DESIGN 1)."""
+"""The host: a person's places, settings, sessions, and opening one for a front end (spec 18)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from durable_tui.lazy import lazy
+from durable_tui.ground.lazy import lazy
 
 if TYPE_CHECKING:
     from durable_tui.host.catalogue import Catalogue, SessionInfo
-    from durable_tui.host.errors import ConfigError, HostError, ModelMissing, SessionUnknown
+    from durable_tui.host.host_errors import ConfigError, HostError, ModelMissing, SessionUnknown
     from durable_tui.host.opening import Host, Opened, open_session
     from durable_tui.host.options import ScreenOptions
     from durable_tui.host.paths import Paths
@@ -35,16 +35,16 @@ __all__ = [
 _LAZY = {
     "Catalogue": "catalogue",
     "Config": "settings",
-    "ConfigError": "errors",
+    "ConfigError": "host_errors",
     "Host": "opening",
-    "HostError": "errors",
-    "ModelMissing": "errors",
+    "HostError": "host_errors",
+    "ModelMissing": "host_errors",
     "Opened": "opening",
     "Paths": "paths",
     "PromptExtension": "prompt",
     "ScreenOptions": "options",
     "SessionInfo": "catalogue",
-    "SessionUnknown": "errors",
+    "SessionUnknown": "host_errors",
     "load_config": "settings",
     "open_session": "opening",
 }

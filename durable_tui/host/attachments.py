@@ -1,4 +1,4 @@
-"""Images that a person attaches: files named as `@path` in a message, and pasted ones kept as files (DESIGN 4).
+"""Images that a person attaches: files named as `@path` in a message, and pasted ones kept as files (spec 21).
 
 A message keeps its mentions as plain text, so drafts and queued messages need nothing but their text. Everything here
 touches files: call it in a thread. A refusal begins with the name the person used.
@@ -69,7 +69,7 @@ def with_images(text: str, directory: str) -> str | list[Any]:
 
 
 def content(text: str, images: Sequence[Any]) -> str | list[Any]:
-    """A text and images as the content of a message (RECORDS 3)."""
+    """A text and images as the content of a message (spec 17.3)."""
     return [{"type": "text", "text": text}, *images] if images else text
 
 

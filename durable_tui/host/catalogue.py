@@ -1,4 +1,4 @@
-"""Which sessions there are (RECORDS 7). `index.sqlite` remembers what was read; without it everything is read again."""
+"""Which sessions there are (spec 17.7). `index.sqlite` remembers what was read; without it everything is read again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from durable_tui.host.errors import HostError, SessionUnknown
+from durable_tui.host.host_errors import HostError, SessionUnknown
 from durable_tui.host.paths import Paths, private_folder
 from durable_tui.host.reading import facts
 from durable_tui.storage.records import OwnerRow
@@ -40,7 +40,7 @@ class SessionInfo:
     queued: int = 0
     title: str | None = None
     model: str | None = None
-    usage: dict[str, Any] | None = None  # of all conversations, shaped as in RECORDS 3
+    usage: dict[str, Any] | None = None  # of all conversations, shaped as in spec 17.3
     owner: dict[str, Any] | None = None
     message: str | None = None
 
@@ -55,7 +55,7 @@ class SessionInfo:
         return None if cost is None else cost["total"]
 
     def json(self) -> dict[str, Any]:
-        """As `sessions --json` prints it (RECORDS 7); `unpriced` counts tokens whose cost is not in `cost`."""
+        """As `sessions --json` prints it (spec 17.7); `unpriced` counts tokens whose cost is not in `cost`."""
         value: dict[str, Any] = {
             "id": self.id, "path": str(self.path), "title": self.title, "cwd": self.cwd, "state": self.state,
             "createdAt": self.created_at, "updatedAt": self.updated_at, "model": self.model,

@@ -6,7 +6,7 @@ import logging
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from durable_tui.host.errors import HostError
+from durable_tui.host.host_errors import HostError
 from durable_tui.host.paths import Paths, private_folder
 
 NAME = "durable-tui.log"

@@ -1,4 +1,4 @@
-"""Opening a session for a front end: storage, models, tools and prompt put together (DESIGN 1, 3)."""
+"""Opening a session for a front end: storage, models, tools and prompt put together (spec 18, 20)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.host.catalogue import SHORT, Catalogue
-from durable_tui.host.errors import HostError, ModelMissing
+from durable_tui.host.host_errors import HostError, ModelMissing
 from durable_tui.host.paths import Paths, private_folder
 from durable_tui.host.reading import SESSION_SCOPE, document_value
 from durable_tui.host.settings import Config, load_config
 
 if TYPE_CHECKING:
+    from durable_tui.agent.extension import Extension, Registry
     from durable_tui.harness.conversation import Conversation
-    from durable_tui.harness.extension import Extension, Registry
     from durable_tui.harness.harness import Harness
+    from durable_tui.models.models import Models
     from durable_tui.models.provider import ThinkingLevel
-    from durable_tui.models.registry import Models
-    from durable_tui.storage.sqlite import SqliteStorage
+    from durable_tui.storage.sqlite.store import SqliteStorage
 
 HOW_TO_GET_A_MODEL = (
     "set a key such as OPENAI_API_KEY, DEEPSEEK_API_KEY or OPENROUTER_API_KEY, or start a local server "
@@ -59,12 +59,12 @@ class Host:
         return [(name, source) for name, source in named if name]
 
     def default_model(self, models: Models, *, ask: bool = True) -> str | None:
-        """The model of a session that names none (DESIGN 3); see `Models.default` for `ask`."""
+        """The model of a session that names none (spec 20); see `Models.default` for `ask`."""
         return self.named_models[0][0] if self.named_models else models.default(ask=ask)
 
     def models(self) -> Models:
         """All models this host knows; the caller closes them."""
-        from durable_tui.models.registry import Models
+        from durable_tui.models.models import Models
 
         return Models.from_env(self.env, config=self.config.providers, home=self.paths.config.parent)
 
@@ -125,7 +125,7 @@ async def open_session(
     """
     from durable_tui.environment.local import LocalEnvironment
     from durable_tui.harness.harness import Harness
-    from durable_tui.storage.sqlite import SqliteStorage
+    from durable_tui.storage.sqlite.store import SqliteStorage
 
     path = path.resolve()
     created = not path.exists()
@@ -180,7 +180,7 @@ async def open_session(
 async def choose_model(
     host: Host, models: Models, asked: str | None, *, stored: bool = False, fallback: str | None = None
 ) -> str:
-    """The model by the order of DESIGN 3, checked as far as that goes without asking it. Raises ModelMissing."""
+    """The model by the order of spec 20, checked as far as that goes without asking it. Raises ModelMissing."""
     candidates = [(asked, "this session's model" if stored else "--model")] if asked else []
     for name, source in [*candidates, *host.named_models]:
         problem = models.problem(name)
@@ -198,7 +198,7 @@ async def choose_model(
 
 def make_registry(host: Host, extensions: Iterable[Extension] = ()) -> tuple[Registry, list[str]]:
     """The built-in prompt and tools, the person's own extensions, and those given; with warnings."""
-    from durable_tui.harness.extension import Registry
+    from durable_tui.agent.extension import Registry
     from durable_tui.host.plugins import install_plugins
     from durable_tui.host.prompt import PromptExtension
     from durable_tui.tools import CodingTools

@@ -1,4 +1,4 @@
-"""Where things are kept: one folder named by DURABLE_TUI_HOME, else the platform's own directories (RECORDS 1)."""
+"""Where things are kept: one folder named by DURABLE_TUI_HOME, else the platform's own directories (spec 17.1)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from durable_tui.host.errors import HostError
+from durable_tui.host.host_errors import HostError
 
 APP = "durable-tui"
 
@@ -106,6 +106,6 @@ def short_path(path: str) -> str:
 
 
 def check_platform(platform: str = sys.platform) -> None:
-    """Raises HostError where the program does not run (DESIGN 3)."""
+    """Raises HostError where the program does not run (spec 20)."""
     if platform != "darwin" and not platform.startswith("linux"):
         raise HostError(f"durable-tui runs on Linux and macOS, not on {platform}; on Windows use WSL")

@@ -1,4 +1,4 @@
-"""Extensions of one's own: every `NAME.py` in the home's `extensions/` that has an `extension` (DESIGN 5)."""
+"""Extensions of one's own: every `NAME.py` in the home's `extensions/` that has an `extension` (spec 22)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from durable_tui.harness.extension import Extension, Registry
+from durable_tui.agent.extension import Extension, Registry
 
 
 def install_plugins(registry: Registry, folder: Path) -> list[str]:

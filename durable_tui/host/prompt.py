@@ -1,4 +1,4 @@
-"""The default system prompt: preamble, environment and context files, as the extension "prompt" (DESIGN 2).
+"""The default system prompt: preamble, environment and context files, as the extension "prompt" (spec 19).
 
 The guidance about tools is a section of the tools themselves.
 """
@@ -9,8 +9,8 @@ import platform
 import time
 from pathlib import PurePath
 
+from durable_tui.agent.extension import Extension, PromptContext, Section
 from durable_tui.environment.base import Environment, EnvironmentFailed
-from durable_tui.harness.extension import Extension, PromptContext, Section
 
 CONTEXT_NAMES = ("AGENTS.md", "CLAUDE.md")
 FILE_LIMIT = 32 * 1024  # bytes of one context file

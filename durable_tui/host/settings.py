@@ -1,4 +1,4 @@
-"""The configuration file (DESIGN 3), read strictly: an error names file, line and key, and what to write instead."""
+"""The configuration file (spec 20), read strictly: an error names file, line and key, and what to write instead."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from durable_tui.host.errors import ConfigError
+from durable_tui.host.host_errors import ConfigError
 from durable_tui.models.provider import THINKING_LEVELS, ThinkingLevel
 
 if TYPE_CHECKING:
-    from durable_tui.harness.settings import Settings
+    from durable_tui.agent.settings import Settings
 
 Durability = Literal["process", "intents", "power"]
 APIS = ("openai-chat", "openai-responses", "anthropic", "scripted")
@@ -41,7 +41,7 @@ class Config:
         """The settings of the harness: the file's, else their defaults."""
         from dataclasses import fields
 
-        from durable_tui.harness.settings import Settings
+        from durable_tui.agent.settings import Settings
 
         flat = flatten(self.settings)
         known = {item.name for item in fields(Settings)}

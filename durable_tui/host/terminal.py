@@ -1,4 +1,4 @@
-"""The terminal's state, and the line between the launcher and the process that draws the screen (design 4).
+"""The terminal's state, and the line between the launcher and the process that draws the screen (spec 21).
 
 Standard library only and cheap to import: the launcher loads it before anything heavy. The launcher hands its child
 two descriptors by environment: one to write status lines into, one that reads end-of-file when the launcher is gone.

@@ -1,10 +1,10 @@
-"""Providers over HTTP and the built-in script: neutral messages in, streamed events out (contract 9)."""
+"""Providers over HTTP and the built-in script: neutral messages in, streamed events out (spec 9)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from durable_tui.lazy import lazy
+from durable_tui.ground.lazy import lazy
 from durable_tui.models.provider import (
     BlockDelta,
     BlockStart,
@@ -19,12 +19,12 @@ from durable_tui.models.provider import (
 
 if TYPE_CHECKING:
     from durable_tui.models.anthropic_messages import AnthropicProvider
-    from durable_tui.models.entries import ProviderInfo
     from durable_tui.models.http import HttpSettings
-    from durable_tui.models.offers import Offer
+    from durable_tui.models.listing import Offer
+    from durable_tui.models.models import Models
     from durable_tui.models.openai_chat import OpenAIChatProvider
     from durable_tui.models.openai_responses import ResponsesProvider
-    from durable_tui.models.registry import Models
+    from durable_tui.models.provider_config import ProviderInfo
     from durable_tui.models.scripted import ScriptedProvider, register_script
 
 __all__ = [
@@ -51,10 +51,10 @@ __all__ = [
 _LAZY = {
     "AnthropicProvider": "anthropic_messages",
     "HttpSettings": "http",
-    "Models": "registry",
-    "Offer": "offers",
+    "Models": "models",
+    "Offer": "listing",
     "OpenAIChatProvider": "openai_chat",
-    "ProviderInfo": "entries",
+    "ProviderInfo": "provider_config",
     "ResponsesProvider": "openai_responses",
     "ScriptedProvider": "scripted",
     "register_script": "scripted",

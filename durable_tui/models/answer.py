@@ -7,9 +7,9 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from durable_tui.models.calls import Call, CallAssembler, finish_call
+from durable_tui.models.call_fragments import Call, CallAssembler, finish_call
 from durable_tui.models.failures import Endpoint, classify, error_in
-from durable_tui.models.jsontext import replace_surrogates
+from durable_tui.models.json_text import replace_surrogates
 from durable_tui.models.messages import AssistantMessage, StopReason, Usage
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, ModelError, ModelRequest, StreamEvent
 from durable_tui.models.usage import estimate_tokens, estimated_usage

@@ -8,7 +8,7 @@ from durable_tui.models.answer import Answer
 from durable_tui.models.anthropic_request import betas, build_request
 from durable_tui.models.anthropic_stream import AnthropicStream
 from durable_tui.models.http_provider import HttpProvider
-from durable_tui.models.known import ANTHROPIC, KNOWN, Quirks
+from durable_tui.models.known_providers import ANTHROPIC, KNOWN, Quirks
 from durable_tui.models.provider import ModelRequest
 
 VERSION = "2023-06-01"

@@ -1,4 +1,4 @@
-"""Neutral messages (RECORDS 3) to an Anthropic Messages request. Pure; whatever the history holds, the request is valid.
+"""Neutral messages (spec 17.3) to an Anthropic Messages request. Pure; whatever the history holds, the request is valid.
 
 Sources: Anthropic's reference of the Messages API and its pages on thinking, preserved thinking and prompt caching.
 
@@ -24,7 +24,7 @@ from durable_tui.models.history import (
     joined,
     parameters_of,
 )
-from durable_tui.models.known import Quirks, Thinking
+from durable_tui.models.known_providers import Quirks, Thinking
 from durable_tui.models.provider import ModelRequest
 from durable_tui.models.usage import estimate_tokens
 

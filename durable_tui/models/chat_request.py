@@ -1,4 +1,4 @@
-"""Neutral messages (RECORDS 3) to a Chat Completions request. Pure; whatever the history holds, the request is valid.
+"""Neutral messages (spec 17.3) to a Chat Completions request. Pure; whatever the history holds, the request is valid.
 
 Results of tools are messages of their own, so images of tools come in a user message after them.
 """
@@ -19,7 +19,7 @@ from durable_tui.models.history import (
     joined,
     parameters_of,
 )
-from durable_tui.models.known import OPENAI_CHAT, Quirks
+from durable_tui.models.known_providers import OPENAI_CHAT, Quirks
 from durable_tui.models.provider import ModelRequest
 
 IMAGE_OUTPUT = "(an image, shown below)"

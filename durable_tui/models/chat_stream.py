@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from durable_tui.models.answer import Answer
-from durable_tui.models.calls import Call
+from durable_tui.models.call_fragments import Call
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.jsontext import strict
+from durable_tui.models.json_text import strict
 from durable_tui.models.messages import StopReason
 from durable_tui.models.provider import ErrorKind, ModelRequest, StreamEvent
 from durable_tui.models.usage import read_chat_usage

@@ -1,4 +1,4 @@
-"""A neutral history (RECORDS 3) put in the order every protocol wants. Pure; the protocols only write it down.
+"""A neutral history (spec 17.3) put in the order every protocol wants. Pure; the protocols only write it down.
 
 What all servers ask is settled here once: each tool call has exactly one result, directly after its message and in call
 order; ids are unique, not empty and in the form the server takes; no text is blank and no message empty; failed and
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from durable_tui.models.images import placeholder
-from durable_tui.models.jsontext import encode, replace_surrogates
+from durable_tui.models.json_text import encode, replace_surrogates
 from durable_tui.models.provider import Model
 
 EMPTY_OUTPUT = "(no output)"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from durable_tui.models.answer import Answer
 from durable_tui.models.failures import Endpoint, classify, error_in
 from durable_tui.models.http import Exchange, Head, HttpSettings, transport_error
-from durable_tui.models.jsontext import encode
-from durable_tui.models.known import REFUSALS, Quirks, Refusal
+from durable_tui.models.json_text import encode
+from durable_tui.models.known_providers import REFUSALS, Quirks, Refusal
 from durable_tui.models.probe import is_loopback
 from durable_tui.models.provider import Model, ModelError, ModelRequest, StreamEvent
 from durable_tui.models.sse import SseParser, SseTooLong

@@ -1,9 +1,12 @@
-"""Neutral messages, shaped as in RECORDS 3. Stored as they are; providers translate them."""
+"""Neutral messages, shaped as in spec 17.3. Stored as they are; providers translate them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json, JsonObject
 
 StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "deferred"]
 
@@ -11,7 +14,7 @@ StopReason = Literal["stop", "length", "toolUse", "error", "aborted", "deferred"
 class TextBlock(TypedDict):
     type: Literal["text"]
     text: str
-    providerExtra: NotRequired[dict[str, Any]]
+    providerExtra: NotRequired[JsonObject]
 
 
 class ThinkingBlock(TypedDict):
@@ -19,7 +22,7 @@ class ThinkingBlock(TypedDict):
     thinking: str
     signature: NotRequired[str]
     redacted: NotRequired[bool]
-    providerExtra: NotRequired[dict[str, Any]]
+    providerExtra: NotRequired[JsonObject]
 
 
 class ImageBlock(TypedDict):
@@ -34,8 +37,8 @@ class ToolCallBlock(TypedDict):
     type: Literal["toolCall"]
     id: str
     name: str
-    arguments: dict[str, Any]
-    providerExtra: NotRequired[dict[str, Any]]
+    arguments: JsonObject
+    providerExtra: NotRequired[JsonObject]
 
 
 class Cost(TypedDict):
@@ -61,9 +64,25 @@ class Usage(TypedDict):
     unpriced: NotRequired[int]
 
 
+UserBlock = TextBlock | ImageBlock
+AnswerBlock = TextBlock | ThinkingBlock | ToolCallBlock
+ContentBlock = TextBlock | ThinkingBlock | ToolCallBlock | ImageBlock
+
+
 class UserMessage(TypedDict):
     role: Literal["user"]
-    content: str | list[Any]
+    content: str | list[UserBlock]
+    timestamp: int
+
+
+class PartialMessage(TypedDict):
+    """An answer while it arrives: an assistant message without usage and stop reason."""
+
+    role: Literal["assistant"]
+    content: list[AnswerBlock]
+    api: str
+    provider: str
+    model: str
     timestamp: int
 
 
@@ -77,30 +96,45 @@ class AssistantMessage(TypedDict):
     stopReason: StopReason
     errorMessage: NotRequired[str]
     timestamp: int
-    providerExtra: NotRequired[dict[str, Any]]
+    providerExtra: NotRequired[JsonObject]
 
 
 class ToolResultMessage(TypedDict):
     role: Literal["toolResult"]
     toolCallId: str
     toolName: str
-    content: list[Any]
-    details: NotRequired[Any]
+    content: list[UserBlock]
+    details: NotRequired[Json]
     isError: bool
     durationMs: NotRequired[int]
     usage: NotRequired[Usage]
     timestamp: int
 
 
+class ToolDescription(TypedDict):
+    """A tool as a model is offered it; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+
+
+class ToolName(TypedDict):
+    name: str
+
+
 class SystemMessage(TypedDict):
-    """A positional change of the system prompt: a section of None is removed (contract 9)."""
+    """A positional change of the system prompt: a section of None is removed (spec 9)."""
 
     role: Literal["system"]
     content: str
     sections: NotRequired[dict[str, str | None]]
-    toolsAdded: NotRequired[list[dict[str, Any]]]
-    toolsRemoved: NotRequired[list[dict[str, Any]]]
+    toolsAdded: NotRequired[list[ToolDescription]]
+    toolsRemoved: NotRequired[list[ToolName]]
     timestamp: int
+
+
+Message = UserMessage | AssistantMessage | ToolResultMessage | SystemMessage
 
 
 PARTS = ("input", "output", "cacheRead", "cacheWrite")

@@ -8,7 +8,7 @@ from durable_tui.models.answer import Answer
 from durable_tui.models.chat_request import build_request
 from durable_tui.models.chat_stream import ChatStream
 from durable_tui.models.http_provider import HttpProvider
-from durable_tui.models.known import OPENAI_CHAT
+from durable_tui.models.known_providers import OPENAI_CHAT
 from durable_tui.models.provider import ModelRequest
 
 

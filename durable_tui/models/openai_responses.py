@@ -14,8 +14,8 @@ from urllib.parse import urlencode
 from durable_tui.models.answer import Answer
 from durable_tui.models.failures import classify, retry_after
 from durable_tui.models.http_provider import HttpProvider
-from durable_tui.models.jsontext import as_text
-from durable_tui.models.known import OPENAI_RESPONSES
+from durable_tui.models.json_text import as_text
+from durable_tui.models.known_providers import OPENAI_RESPONSES
 from durable_tui.models.provider import Deferred, ModelError, ModelRequest, StreamEvent
 from durable_tui.models.responses_request import build_request, included
 from durable_tui.models.responses_stream import ResponsesStream

@@ -50,7 +50,7 @@ class Model:
 
 @dataclass(slots=True, frozen=True)
 class ModelRequest:
-    """One attempt. `messages` are neutral (RECORDS 3) without system ones; `tools` are `{name, description, parameters}`.
+    """One attempt. `messages` are neutral (spec 17.3) without system ones; `tools` are `{name, description, parameters}`.
 
     `key` is the same for every sending of the same attempt, also after a crash: the idempotency key where one is taken.
     """
@@ -67,7 +67,7 @@ class ModelRequest:
 
 @dataclass(slots=True, frozen=True)
 class BlockStart:
-    """A content block begins at `index` (0, 1, …): an empty text, thinking or toolCall block, shaped as in RECORDS 3."""
+    """A content block begins at `index` (0, 1, …): an empty text, thinking or toolCall block, shaped as in spec 17.3."""
 
     index: int
     block: dict[str, Any]
@@ -90,7 +90,7 @@ class Finished:
 
 @dataclass(slots=True, frozen=True)
 class Deferred:
-    """The terminal event of an answer that is made in the background: ask for it again by `handle` (contract 9, `poll`).
+    """The terminal event of an answer that is made in the background: ask for it again by `handle` (spec 9, `poll`).
 
     `handle` is plain JSON, all that `poll` and `cancel` need beside the model; it is committed before the first poll.
     `after` is the wait in seconds before the next poll.

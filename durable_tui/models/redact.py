@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from durable_tui.models.jsontext import replace_surrogates
+from durable_tui.models.json_text import replace_surrogates
 
 MARK = "***"
 # Words that people put where a server wants some key but checks none; blanking them would only garble messages.

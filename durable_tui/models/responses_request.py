@@ -1,4 +1,4 @@
-"""Neutral messages (RECORDS 3) to an OpenAI Responses request. Pure; whatever the history holds, the request is valid.
+"""Neutral messages (spec 17.3) to an OpenAI Responses request. Pure; whatever the history holds, the request is valid.
 
 What was said before is written down as new items: calls have no item id, and texts one that is made up, as the protocol's
 types ask for one. So no item is looked up at the server, and none is bound to reasoning that is not sent. Reasoning is
@@ -21,8 +21,8 @@ from durable_tui.models.history import (
     joined,
     parameters_of,
 )
-from durable_tui.models.jsontext import as_objects, as_text
-from durable_tui.models.known import Quirks
+from durable_tui.models.json_text import as_objects, as_text
+from durable_tui.models.known_providers import Quirks
 from durable_tui.models.provider import Model, ModelRequest
 
 ENCRYPTED = "reasoning.encrypted_content"

@@ -1,4 +1,4 @@
-"""The provider without a model: turns from a script, streamed like an answer (DESIGN 3).
+"""The provider without a model: turns from a script, streamed like an answer (spec 20).
 
 A script is a list of turns `{"text"?, "thinking"?, "calls"?: [{"name", "args"?}], "delay"?, "error"?, "defer"?}`, from a JSON
 file or registered by name, or a callable `(messages, tools) -> turn`. The turn is the number of assistant messages since the
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from durable_tui.models.history import UNSENT
-from durable_tui.models.jsontext import encode, strict
-from durable_tui.models.known import SCRIPTED
+from durable_tui.models.json_text import encode, strict
+from durable_tui.models.known_providers import SCRIPTED
 from durable_tui.models.messages import AssistantMessage
 from durable_tui.models.provider import (
     BlockDelta,

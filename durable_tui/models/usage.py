@@ -1,4 +1,4 @@
-"""Tokens and their cost (RECORDS 3): reading them from the wire, pricing them, estimating them."""
+"""Tokens and their cost (spec 17.3): reading them from the wire, pricing them, estimating them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from durable_tui.models.jsontext import as_object
+from durable_tui.models.json_text import as_object
 from durable_tui.models.messages import PARTS, TOKENS, Cost, Usage, add_usage, empty_usage
 from durable_tui.models.provider import Model
 

@@ -1,7 +1,8 @@
-"""The commit line, transactions, documents and watches (contract 3, 5, 13)."""
+"""The commit line, transactions, documents and watches (spec 3, 5, 13)."""
 
 from durable_tui.session.documents import DocumentDefinition, DocumentDraft, DocumentState
-from durable_tui.session.errors import (
+from durable_tui.session.session import Commit, Session
+from durable_tui.session.session_errors import (
     DocumentRefused,
     NestedCommit,
     ReadAfterWrite,
@@ -10,7 +11,6 @@ from durable_tui.session.errors import (
     SessionPoisoned,
     TransactionClosed,
 )
-from durable_tui.session.session import Commit, Session
 from durable_tui.session.transaction import Transaction
 from durable_tui.session.watch import Frame, Watch
 

@@ -1,4 +1,4 @@
-"""Document definitions and their addresses (contract 5)."""
+"""Document definitions and their addresses (spec 5)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from durable_tui.delta import DraftRoot, FrozenDict
-from durable_tui.session.errors import TransactionClosed
+from durable_tui.session.session_errors import TransactionClosed
 from durable_tui.storage.records import DocumentRecord, Scope
 
 ScopeKind = Literal["session", "conversation", "task"]
@@ -20,7 +20,7 @@ class DocumentDefinition:
 
     `initial()` gives the value of a new one; `migrate(value, version)` takes an older value to this version, purely.
     `checkpoint(value, deltas)` asks for a base instead of a delta; `deltas` counts those since the last base.
-    `history` and `fork` exist on conversation documents only (contract 5.3).
+    `history` and `fork` exist on conversation documents only (spec 5.3).
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""The commit line: one commit at a time, stored before it is seen (contract 3)."""
+"""The commit line: one commit at a time, stored before it is seen (spec 3)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any, Literal
 
 from durable_tui.delta import apply_ops
+from durable_tui.ground.aio import uninterrupted
 from durable_tui.session.documents import Address, DocumentChange, DocumentDefinition, DocumentState
-from durable_tui.session.errors import DocumentRefused, NestedCommit, SessionClosed, SessionPoisoned
+from durable_tui.session.session_errors import DocumentRefused, NestedCommit, SessionClosed, SessionPoisoned
 from durable_tui.session.transaction import Transaction
-from durable_tui.session.uninterrupted import uninterrupted
 from durable_tui.storage.errors import Fenced, StorageRejected
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import (
@@ -101,7 +101,7 @@ class Session:
 
         Raises NestedCommit inside another commit's body, SessionPoisoned, SessionClosed or Fenced when the session is
         no longer open, StorageRejected when nothing took effect. `flush=False` for what may be lost with the power
-        (contract 4.1).
+        (spec 4.1).
         """
         return CommitScope(self, flush)
 
@@ -112,7 +112,7 @@ class Session:
             raise SessionClosed("the session is being closed")
 
     def seal(self) -> None:
-        """Admit no more commits; those that wait for the line still get their turn (contract 13)."""
+        """Admit no more commits; those that wait for the line still get their turn (spec 13)."""
         self.sealed = True
 
     def check_state(self) -> None:
@@ -148,7 +148,7 @@ class Session:
                 await self.storage.abandon()
 
     async def finish(self, tx: Transaction) -> None:
-        """Seal, store, adopt, let observers capture (contract 3.2). Called by CommitScope, on the line."""
+        """Seal, store, adopt, let observers capture (spec 3.2). Called by CommitScope, on the line."""
         try:
             tx.end_body()
             for prepare in self.preparers:
@@ -174,7 +174,7 @@ class Session:
             raise asyncio.CancelledError
 
     async def _store(self, batch: Batch) -> bool:
-        """Hand the batch over; True when the caller was cancelled meanwhile and the batch stands (contract 3.5)."""
+        """Hand the batch over; True when the caller was cancelled meanwhile and the batch stands (spec 3.5)."""
         try:
             await self.storage.commit(batch)
             return False

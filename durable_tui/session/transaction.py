@@ -1,4 +1,4 @@
-"""What a commit's body works on: reads, new records, drafts (contract 3, 5)."""
+"""What a commit's body works on: reads, new records, drafts (spec 3, 5)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from durable_tui.session.documents import (
     DocumentState,
     empty_object,
 )
-from durable_tui.session.errors import DocumentRefused, ReadAfterWrite, TransactionClosed
+from durable_tui.session.session_errors import DocumentRefused, ReadAfterWrite, TransactionClosed
 from durable_tui.storage.records import (
     Batch,
     ConversationRecord,
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class Transaction:
-    """One commit in the making. Everything raises TransactionClosed once the body ended (contract 3.7)."""
+    """One commit in the making. Everything raises TransactionClosed once the body ended (spec 3.7)."""
 
     def __init__(self, session: Session, *, flush: bool = True) -> None:
         self.session = session
@@ -150,7 +150,7 @@ class Transaction:
     def create_conversation(
         self, *, owner: OwnerRef | None = None, parent: ParentRef | None = None
     ) -> ConversationRecord:
-        """A new conversation; its ownership is stated (contract 2)."""
+        """A new conversation; its ownership is stated (spec 2)."""
         self._writing()
         record: ConversationRecord = {"id": self.mint_id()}
         if parent is not None:
@@ -172,7 +172,7 @@ class Transaction:
         edits: list[Any] | None = None,
         by_task: int | None = None,
     ) -> EntryRecord:
-        """Append an entry; `head="self"` points at itself. Values are copied and checked here (contract 3.8)."""
+        """Append an entry; `head="self"` points at itself. Values are copied and checked here (spec 3.8)."""
         self._writing()
         record: dict[str, Any] = {"id": self.mint_id(), "conversationId": conversation_id, "kind": kind}
         if model is not None:
@@ -206,7 +206,7 @@ class Transaction:
     async def document(
         self, definition: DocumentDefinition, owner_id: int = 0, key: str | None = None
     ) -> DocumentDraft:
-        """The draft at an address, made with its initial value when there is none. One per address (contract 5.1)."""
+        """The draft at an address, made with its initial value when there is none. One per address (spec 5.1)."""
         self._check()
         address = definition.address(owner_id, key)
         while True:
@@ -236,7 +236,7 @@ class Transaction:
         return self._documents.get(address)
 
     async def retire_task_documents(self, task_id: int) -> None:
-        """End every document of a task (contract 5.5)."""
+        """End every document of a task (spec 5.5)."""
         for kind, _, owner_id, key in list(self.session.task_documents.get(task_id, ())):
             definition = DocumentDefinition(kind, "task", empty_object)
             draft = self._documents.get(definition.address(owner_id, key))
@@ -254,7 +254,7 @@ class Transaction:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def end_body(self) -> None:
-        """Refuse a body that leaves an acquisition pending (contract 3.7)."""
+        """Refuse a body that leaves an acquisition pending (spec 3.7)."""
         if self._pending:
             raise TransactionClosed("a commit's body ended while it was still acquiring something")
 

@@ -1,4 +1,4 @@
-"""Watches: a view that starts at the committed state and follows it commit by commit (contract 13)."""
+"""Watches: a view that starts at the committed state and follows it commit by commit (spec 13)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The store: records, the protocol every backend keeps, and the backends (contract 4)."""
+"""The store: records, the protocol every backend keeps, and the backends (spec 4)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from durable_tui.lazy import lazy
+from durable_tui.ground.lazy import lazy
 from durable_tui.storage.errors import (
     Fenced,
     SessionLocked,
@@ -17,9 +17,9 @@ from durable_tui.storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from durable_tui.storage.memory import MemoryStorage
+    from durable_tui.storage.memory.store import MemoryStorage
     from durable_tui.storage.protocol import Storage
-    from durable_tui.storage.sqlite import SqliteStorage
+    from durable_tui.storage.sqlite.store import SqliteStorage
 
 __all__ = [
     "Fenced",
@@ -35,7 +35,7 @@ __all__ = [
     "StorageUncertain",
 ]
 
-_LAZY = {"MemoryStorage": "memory", "SqliteStorage": "sqlite", "Storage": "protocol"}
+_LAZY = {"MemoryStorage": "memory.store", "SqliteStorage": "sqlite.store", "Storage": "protocol"}
 
 
 __getattr__ = lazy(__name__, _LAZY)

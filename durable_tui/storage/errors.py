@@ -1,4 +1,4 @@
-"""Errors of the store. All are raised before anything is published (contract 3.6, 4.2)."""
+"""Errors of the store. All are raised before anything is published (spec 3.6, 4.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class StorageError(Exception):
 
 
 class StorageRejected(StorageError):
-    """Nothing of the batch took effect; the session goes on (contract 3.6). `full` says it was for lack of space."""
+    """Nothing of the batch took effect; the session goes on (spec 3.6). `full` says it was for lack of space."""
 
     def __init__(self, message: str, *, full: bool = False) -> None:
         super().__init__(message)
@@ -18,15 +18,15 @@ class StorageRejected(StorageError):
 
 
 class StorageUncertain(StorageError):
-    """Nobody can say whether the batch took effect: the session is poisoned (contract 3.6)."""
+    """Nobody can say whether the batch took effect: the session is poisoned (spec 3.6)."""
 
 
 class Fenced(StorageError):
-    """Another process owns the store now; certain, and fatal to this owner (contract 4.2)."""
+    """Another process owns the store now; certain, and fatal to this owner (spec 4.2)."""
 
 
 class SessionLocked(StorageError):
-    """Another process owns the store (contract 4.2).
+    """Another process owns the store (spec 4.2).
 
     `owner` is `{pid, host, startedAt}` (milliseconds) as far as known.
     """
@@ -37,7 +37,7 @@ class SessionLocked(StorageError):
 
 
 class StorageNewer(StorageError):
-    """The file has a newer schema than this program (contract 4, RECORDS 1)."""
+    """The file has a newer schema than this program (spec 4, 17.1)."""
 
     def __init__(self, message: str, found: int, supported: int) -> None:
         super().__init__(message)
@@ -50,4 +50,4 @@ class StorageDamaged(StorageError):
 
 
 class StorageForeign(StorageError):
-    """The file belongs to another implementation and is never written (RECORDS 1)."""
+    """The file belongs to another implementation and is never written (spec 17.1)."""

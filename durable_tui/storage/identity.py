@@ -1,4 +1,4 @@
-"""Who a process is, so that another one can tell whether it still lives (contract 4.2)."""
+"""Who a process is, so that another one can tell whether it still lives (spec 4.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every backend promises: atomic batches, ids and seqs of its own, detached reads, reads after commit (contract 4)."""
+"""What every backend promises: atomic batches, ids and seqs of its own, detached reads, reads after commit (spec 4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Storage(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The number of this opening (contract 4.2)."""
+        """The number of this opening (spec 4.2)."""
 
     @property
     def read_only(self) -> bool: ...
@@ -43,7 +43,7 @@ class Storage(Protocol):
 
     @property
     def former_owner_dead(self) -> bool:
-        """Whether the process of `previous` provably ended on this host (contract 4.2)."""
+        """Whether the process of `previous` provably ended on this host (spec 4.2)."""
 
     @property
     def warnings(self) -> list[str]:
@@ -58,7 +58,7 @@ class Storage(Protocol):
     async def commit(self, batch: Batch) -> None:
         """Store the batch as one transaction, or raise StorageRejected, StorageUncertain or Fenced.
 
-        Cancelling the caller does not interrupt it: the outcome is awaited first (contract 3.5). The CancelledError then
+        Cancelling the caller does not interrupt it: the outcome is awaited first (spec 3.5). The CancelledError then
         means that the batch is stored, or has the failure as its `__cause__`.
         """
 
@@ -66,7 +66,7 @@ class Storage(Protocol):
         """Mark the opening closed in order (flushed), and release the store. Idempotent."""
 
     async def abandon(self) -> None:
-        """Release the store without the close mark, as a death would leave it (a poisoned session; contract 15)."""
+        """Release the store without the close mark, as a death would leave it (a poisoned session; spec 15)."""
 
     async def conversation(self, conversation_id: int) -> ConversationRecord | None: ...
 
@@ -86,7 +86,7 @@ class Storage(Protocol):
         """Entries with after < id < before, in id order (newest first with `reverse`), at most `limit`."""
 
     async def newest_head(self, conversation_id: int, *, upto: int | None = None) -> EntryRecord | None:
-        """The newest entry with a `head` and id <= upto (contract 11)."""
+        """The newest entry with a `head` and id <= upto (spec 11)."""
 
     async def submission(self, submission_id: int) -> SubmissionRecord | None: ...
 

@@ -1,9 +1,12 @@
-"""The stored records as plain JSON objects, named as in RECORDS 2. Treat every one as immutable: build anew, never edit."""
+"""The stored records as plain JSON objects, named as in spec 17.2. Treat every one as immutable: build anew, never edit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
 
 TaskStatus = Literal["pending", "running", "waiting", "completing", "terminal"]
 SubmissionStatus = Literal["queued", "placed", "done", "unanswered"]
@@ -25,14 +28,34 @@ class ConversationRecord(TypedDict):
     owner: NotRequired[OwnerRef]
 
 
+class Omission(TypedDict):
+    """An edit that leaves an earlier entry out of the model's context."""
+
+    target: int
+    action: Literal["omit"]
+
+
+class Replacement(TypedDict):
+    """An edit that puts other messages in the place of an earlier entry's."""
+
+    target: int
+    action: Literal["replace"]
+    messages: list[Any]
+
+
+EntryEdit = Omission | Replacement
+
+
 class EntryRecord(TypedDict):
+    """`model` are the messages the model sees of it, `data` what belongs to its kind (spec 17.2, 17.3)."""
+
     id: int
     conversationId: int
     kind: str
     model: NotRequired[list[Any]]
     data: NotRequired[Any]
     head: NotRequired[int]
-    edits: NotRequired[list[Any]]
+    edits: NotRequired[list[EntryEdit]]
     byTaskId: NotRequired[int]
 
 
@@ -48,6 +71,65 @@ class SubmissionRecord(TypedDict):
     detail: NotRequired[str]
 
 
+class LiveState(TypedDict):
+    """A task that may run or runs; `checkpoint` is `{phase, …}` of its kind."""
+
+    status: Literal["pending", "running"]
+    checkpoint: Any
+
+
+class WaitingState(TypedDict):
+    status: Literal["waiting"]
+    checkpoint: Any
+    on: list[int]
+    policy: Literal["allSettled", "failFast"]
+
+
+class TaskError(TypedDict):
+    message: str
+    detail: NotRequired[Json]
+
+
+class Completed(TypedDict):
+    status: Literal["completed"]
+    result: Any
+
+
+class Failed(TypedDict):
+    status: Literal["failed"]
+    error: TaskError
+    result: NotRequired[Any]
+
+
+class Aborted(TypedDict):
+    status: Literal["aborted"]
+    reason: NotRequired[str]
+    result: NotRequired[Any]
+
+
+class Orphaned(TypedDict):
+    status: Literal["orphaned"]
+    reason: str
+
+
+class Faulted(TypedDict):
+    status: Literal["faulted"]
+    error: str
+
+
+Outcome = Completed | Failed | Aborted | Orphaned | Faulted
+
+
+class EndedState(TypedDict):
+    """An outcome that is fixed, held while owned work lives (`completing`) or final (`terminal`)."""
+
+    status: Literal["completing", "terminal"]
+    outcome: Outcome
+
+
+TaskState = LiveState | WaitingState | EndedState
+
+
 class TaskRecord(TypedDict):
     id: int
     conversationId: int
@@ -60,7 +142,7 @@ class TaskRecord(TypedDict):
     restarts: NotRequired[int]
     startedAt: NotRequired[int]
     endedAt: NotRequired[int]
-    memos: NotRequired[dict[str, Any]]
+    memos: NotRequired[dict[str, Json]]
     state: dict[str, Any]
 
 
@@ -88,7 +170,7 @@ def scope_owner(scope: Scope) -> int:
 
 @dataclass(slots=True, frozen=True)
 class Revision:
-    """One stored change of a document: a base holds the value, a delta the list of ops (contract 5)."""
+    """One stored change of a document: a base holds the value, a delta the list of ops (spec 5)."""
 
     document_id: int
     kind: Literal["base", "delta"]

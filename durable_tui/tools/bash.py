@@ -6,10 +6,10 @@ import signal
 
 from pydantic import BaseModel, Field
 
+from durable_tui.agent.extension import ToolCall, ToolResult, tool
 from durable_tui.environment.base import EnvironmentFailed, ProcessResult
-from durable_tui.harness.extension import ToolCall, ToolResult, tool
 from durable_tui.tools.summaries import command_summary
-from durable_tui.tools.text import Cleaner, Limited, LiveText, Tail, show_bytes
+from durable_tui.tools.text_output import Cleaner, Limited, LiveText, Tail, show_bytes
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 3600.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durable_tui.harness.extension import Extension, PromptContext, Section
+from durable_tui.agent.extension import Extension, PromptContext, Section
 from durable_tui.tools.bash import bash
 from durable_tui.tools.edit import edit
 from durable_tui.tools.read import read

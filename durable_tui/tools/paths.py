@@ -9,9 +9,9 @@ import unicodedata
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from durable_tui.agent.extension import ToolError
 from durable_tui.environment.base import Environment, EnvironmentFailed, FileInfo
-from durable_tui.harness.extension import ToolError
-from durable_tui.tools.text import clean
+from durable_tui.tools.text_output import clean
 
 _ALIKE = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 

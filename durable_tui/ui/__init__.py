@@ -1,4 +1,4 @@
-"""The screen: renders what `watch()` delivers and calls the façade; never reads storage (DESIGN 1, 4)."""
+"""The screen: renders what `watch()` delivers and calls the façade; never reads storage (spec 18, 21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one registry of what a person can do: it feeds keys, palette, slash commands, help and footer (DESIGN 4).
+"""The one registry of what a person can do: it feeds keys, palette, slash commands, help and footer (spec 21).
 
 An action's id is also its name under `[keys]` in the configuration. What it does is the method `do_<id>` of
 `commands.Commands`, with dots and dashes as underscores.

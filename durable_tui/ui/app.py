@@ -1,4 +1,4 @@
-"""The screen's process: opens a session through the host, shows it, and closes it in order (DESIGN 4)."""
+"""The screen's process: opens a session through the host, shows it, and closes it in order (spec 21)."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from durable_tui.ui import garbage
 from durable_tui.ui import themes as theme_files
 from durable_tui.ui.actions import bindings, check_keymap, slash
 from durable_tui.ui.adapter import words
-from durable_tui.ui.adapter.model import Changes
 from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.adapter.transcript_model import Changes
 from durable_tui.ui.appearance import Appearance
+from durable_tui.ui.command_palette import ActionProvider
 from durable_tui.ui.commands import Commands, home
 from durable_tui.ui.notices import refusal, welcome
+from durable_tui.ui.open_session import Session, choose_path, exit_status, follow_at, make_session, open_at
 from durable_tui.ui.place_commands import CommandError
-from durable_tui.ui.providers import ActionProvider
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
 from durable_tui.ui.screens.sessions import NEW, SessionsScreen
-from durable_tui.ui.session import Session, choose_path, exit_status, follow_at, make_session, open_at
 from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.composer import Composer
 from durable_tui.ui.widgets.panel import Panel
@@ -53,7 +53,7 @@ class DurableApp(Appearance):
     INLINE_PADDING = 0
     CSS_PATH: ClassVar = [
         *(f"widgets/{name}.tcss" for name in (
-            "panel", "transcript", "live", "inbox", "tasks", "recovery", "composer", "header", "footer", "tabs",
+            "panel", "transcript", "live", "inbox", "tasks", "recovery_list", "composer", "header", "footer", "tabs",
         )),
         "screens/main.tcss", "screens/dialogs.tcss",
     ]  # fmt: skip
@@ -210,7 +210,7 @@ class DurableApp(Appearance):
         return self.now() if self._live_clock else 0
 
     async def _shown(self) -> None:
-        """Until what was found stands on the screen: nothing moves before (contract 15)."""
+        """Until what was found stands on the screen: nothing moves before (spec 15)."""
         painted = asyncio.Event()
         self.main.call_after_refresh(painted.set)
         try:

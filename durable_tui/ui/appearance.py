@@ -1,4 +1,4 @@
-"""How the screen looks: themes from files, the palette of the one in use, and changes as they are saved (DESIGN 5)."""
+"""How the screen looks: themes from files, the palette of the one in use, and changes as they are saved (spec 22)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textual.app import App
 
 from durable_tui.ui import themes as theme_files
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 
 
 class Appearance(App[int]):
@@ -67,7 +67,7 @@ class Appearance(App[int]):
         super()._watch_theme(theme_name)
 
     def reload_themes(self) -> None:
-        """Files changed: show the theme in use anew (DESIGN 5)."""
+        """Files changed: show the theme in use anew (spec 22)."""
         problems = self._load_themes()
         self._palette = None
         self._invalidate_css()

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 from textual.actions import SkipAction
 
-from durable_tui.host.errors import HostError
+from durable_tui.host.host_errors import HostError
 from durable_tui.models.images import ImageRefused
 from durable_tui.ui import clipboard
 from durable_tui.ui.actions import BY_ID, Action
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.rows import Row
+from durable_tui.ui.command_palette import Palette
 from durable_tui.ui.model_commands import ModelCommands
 from durable_tui.ui.place_commands import CommandError, PlaceCommands
-from durable_tui.ui.providers import Palette
 from durable_tui.ui.screens.dialogs import ChoiceScreen, HelpScreen, LineScreen
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
-    from durable_tui.ui.session import Session
+    from durable_tui.ui.open_session import Session
 
 QUIT_TWICE = 2.0  # seconds within which the second Ctrl+C quits
 OVER_DIALOGS = {"quit", "interrupt", "suspend"}  # what works while a dialog is open

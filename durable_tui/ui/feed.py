@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from durable_tui.ui.adapter.model import Changes
 from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.adapter.transcript_model import Changes
 
 INTERVAL = 1 / 12
 TAIL = 200  # entries loaded at first
@@ -71,7 +71,7 @@ class Feed:
                 self.first.set()
 
     def _again(self, frame: Any) -> Changes:
-        from durable_tui.ui.adapter.model import Conversation
+        from durable_tui.ui.adapter.transcript_model import Conversation
 
         former = self.model.conversation
         self.model.conversation = Conversation()

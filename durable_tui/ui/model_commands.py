@@ -12,7 +12,7 @@ from durable_tui.ui.screens.models import ModelsScreen
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
-    from durable_tui.ui.session import Session
+    from durable_tui.ui.open_session import Session
 
 THINKING = (
     "How much the model thinks before it answers, from the next request on. What a level means is up to the model."

@@ -8,7 +8,7 @@ from pathlib import Path
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.header import Header
 from durable_tui.ui.adapter.rows import Row
-from durable_tui.ui.session import TOUR
+from durable_tui.ui.open_session import TOUR
 from durable_tui.ui.text.runs import Run
 from durable_tui.ui.text.safe import one_line
 

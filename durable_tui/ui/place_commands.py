@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.host.errors import HostError
+from durable_tui.host.host_errors import HostError
 from durable_tui.models.messages import message_text
 from durable_tui.ui.adapter.blocks import source_text
 from durable_tui.ui.screens.dialogs import WhyScreen
@@ -12,8 +12,8 @@ from durable_tui.ui.text.safe import one_line
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
+    from durable_tui.ui.open_session import Session
     from durable_tui.ui.screens.main import MainScreen
-    from durable_tui.ui.session import Session
 
 
 class CommandError(Exception):

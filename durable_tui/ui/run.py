@@ -1,4 +1,4 @@
-"""The launcher's child from start to status (DESIGN 4): signals, the launcher's death, closing in order."""
+"""The launcher's child from start to status (spec 21): signals, the launcher's death, closing in order."""
 
 from __future__ import annotations
 

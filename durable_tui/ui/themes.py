@@ -1,4 +1,4 @@
-"""Themes from `themes/*.toml`: shipped ones and those of the user's home (DESIGN 5).
+"""Themes from `themes/*.toml`: shipped ones and those of the user's home (spec 22).
 
 A file holds Textual's theme fields, `ansi` and `plain` flags, and `[tokens]`: the colours of the meanings in
 `palette.VARIABLES` and of frames and grounds. A user's theme of a shipped name replaces it.
@@ -15,7 +15,7 @@ from typing import Any
 
 from textual.theme import Theme
 
-from durable_tui.ui.palette import GROUNDS, VARIABLES, variable
+from durable_tui.ui.styles import GROUNDS, VARIABLES, variable
 
 _FIELDS = "primary secondary warning error success accent foreground background surface panel boost"
 FIELDS = (*_FIELDS.split(" "), "luminosity_spread", "text_alpha", "dark", "ansi")

@@ -1,7 +1,7 @@
 """Growth: appending to a long transcript, and opening a long session with unfinished work.
 
 An append is a commit with one entry, its watch frame, and the screen's adapter taking the frame in, at 100,000 entries
-against 100 (DESIGN 8: at most 1.2). Opening is the store, the live tasks and the recovery commit, at 1,000,000 entries
+against 100 (spec 25: at most 1.2). Opening is the store, the live tasks and the recovery commit, at 1,000,000 entries
 against 1,000 (at most 1.2), once after a clean end and once as a death left it, where small files are checked whole.
 
     python tests/bench/append.py [--quick]
@@ -21,9 +21,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from durable_tui.harness.harness import Harness
-from durable_tui.storage.admission import CHECK_BYTES
-from durable_tui.ui.adapter.model import Conversation as Shown
+from durable_tui.storage.sqlite.inspection import CHECK_BYTES
 from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.adapter.transcript_model import Conversation as Shown
 from tests.bench.measuring import Result, alone, median, show
 from tests.tools import bigsession
 

@@ -1,6 +1,6 @@
 """A tool-result commit (entry + task + document delta) beside the same rows by raw sqlite3 with one empty thread hop.
 
-Interleaved in one run, in blocks and in changing order, for each durability (DESIGN 8: at most 1.5).
+Interleaved in one run, in blocks and in changing order, for each durability (spec 25: at most 1.5).
 
     python tests/bench/commit.py [--quick]
 """
@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from durable_tui.delta import freeze
 from durable_tui.storage import SqliteStorage
 from durable_tui.storage.records import Batch, Revision
-from durable_tui.storage.schema import STATEMENTS
+from durable_tui.storage.sqlite.schema import STATEMENTS
 from tests.bench.measuring import Result, alone, median, show
 
 TEXT = "12 lines of config\n" * 40

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Result:
-    """One measured ratio or figure beside its target (DESIGN 8); `detail` names the medians it was made of."""
+    """One measured ratio or figure beside its target (spec 25); `detail` names the medians it was made of."""
 
     name: str
     measured: float | None

@@ -1,4 +1,4 @@
-"""Memory of the screen's process with 100,000 entries beside an empty session (DESIGN 8: at most 1.5).
+"""Memory of the screen's process with 100,000 entries beside an empty session (spec 25: at most 1.5).
 
 Resident size (RSS) of the real program on a pseudo-terminal once it is at rest, both shown at the same time.
 

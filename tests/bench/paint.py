@@ -1,7 +1,7 @@
 """Start to first paint, with an empty session and with 100,000 entries, beside a bare Textual app with the same imports.
 
 Real processes on pseudo-terminals, in turns. First paint is the first thing that can be seen on the alternate screen
-(DESIGN 8: at most 1.3 of the bare app); the session's own last line stands there later and is shown as well.
+(spec 25: at most 1.3 of the bare app); the session's own last line stands there later and is shown as well.
 
     python tests/bench/paint.py [--quick]
 """

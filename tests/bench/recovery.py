@@ -2,7 +2,7 @@
 
 Interleaved with a bare interpreter importing sqlite3 and with a bare import of all the modules the command had loaded.
 The kill is real, in the middle of an answer; every round resumes a fresh copy of what it left. The moment is the time
-stored with the verdict of the recovered task (DESIGN 8: p95 at most 1 s).
+stored with the verdict of the recovered task (spec 25: p95 at most 1 s).
 
     python tests/bench/recovery.py [--quick]
 """

@@ -2,7 +2,7 @@
 
 Ours on memory and on SQLite at `process` and `intents`, beside pi-durable-python 1.4.0 on its SQLite: the same
 conversation, each contender in a process of its own, taking turns of a few rounds. Prints p50, how flat it stays and
-how many commits a round takes (DESIGN 8: at most a third of the peer; flat over 1,500 rounds; at most 2 ms at `process`).
+how many commits a round takes (spec 25: at most a third of the peer; flat over 1,500 rounds; at most 2 ms at `process`).
 
 The peer is installed by pip into a folder of the bench's own; DURABLE_TUI_BENCH_PEER names a folder that has it already.
 

@@ -1,6 +1,6 @@
 """Streaming 1,000 characters a second into the screen with 50,000 lines above, and typing meanwhile.
 
-The real program on a pseudo-terminal: the CPU time of its process while an answer streams (DESIGN 8: at most 20 % of a
+The real program on a pseudo-terminal: the CPU time of its process while an answer streams (spec 25: at most 20 % of a
 core), with nothing above for comparison, and idle; then the time from a key to its echo while streaming (p95 at most
 16 ms), beside a bare Textual app with a text area that is otherwise at rest.
 

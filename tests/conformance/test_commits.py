@@ -1,4 +1,4 @@
-"""A batch is atomic, ids and seqs belong to the store, a stale owner is fenced (contract 3.5, 3.6, 4)."""
+"""A batch is atomic, ids and seqs belong to the store, a stale owner is fenced (spec 3.5, 3.6, 4)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("bad", BAD)
-async def test_contract_4_a_batch_that_fails_in_the_middle_leaves_nothing(backend: Backend, bad: str) -> None:
+async def test_spec_4_a_batch_that_fails_in_the_middle_leaves_nothing(backend: Backend, bad: str) -> None:
     storage = await backend.open()
     await begin(storage)
     await put(
@@ -82,13 +82,13 @@ async def test_contract_4_a_batch_that_fails_in_the_middle_leaves_nothing(backen
     assert await snapshot(reopened) == after
 
 
-async def test_contract_3_3_nothing_written_stores_nothing(backend: Backend) -> None:
+async def test_spec_3_3_nothing_written_stores_nothing(backend: Backend) -> None:
     storage = await backend.open()
     await storage.commit(batch(storage))
     assert await storage.commits() == []
 
 
-async def test_contract_2_seqs_only_grow(backend: Backend) -> None:
+async def test_spec_2_seqs_only_grow(backend: Backend) -> None:
     storage = await backend.open()
     late = batch(storage, conversations=[{"id": 1}])
     await put(storage, conversations=[{"id": 2}])
@@ -100,7 +100,7 @@ async def test_contract_2_seqs_only_grow(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "abandon", "crash"])
-async def test_contract_2_ids_are_never_used_again(backend: Backend, end: str) -> None:
+async def test_spec_2_ids_are_never_used_again(backend: Backend, end: str) -> None:
     storage = await backend.open()
     minted = [storage.mint_id() for _ in range(5)]
     assert minted == [1, 2, 3, 4, 5]
@@ -117,7 +117,7 @@ async def test_contract_2_ids_are_never_used_again(backend: Backend, end: str) -
     assert storage.mint_id() == 41
 
 
-async def test_contract_4_2_epochs_and_owners(backend: Backend) -> None:
+async def test_spec_4_2_epochs_and_owners(backend: Backend) -> None:
     storage = await backend.open()
     assert [owner.epoch for owner in await storage.owners()] == [1]
     await begin(storage)
@@ -135,7 +135,7 @@ async def test_contract_4_2_epochs_and_owners(backend: Backend) -> None:
     assert rows[-1].pid and rows[-1].host and rows[-1].process_started_at <= rows[-1].opened_at
 
 
-async def test_contract_4_2_a_stale_owner_is_fenced(backend: Backend) -> None:
+async def test_spec_4_2_a_stale_owner_is_fenced(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await backend.take_over(storage)
@@ -148,7 +148,7 @@ async def test_contract_4_2_a_stale_owner_is_fenced(backend: Backend) -> None:
     assert reopened.previous.closed_at is None, "a stale owner's close must not mark the newer opening"
 
 
-async def test_contract_3_6_a_closed_store_takes_and_gives_nothing(backend: Backend) -> None:
+async def test_spec_3_6_a_closed_store_takes_and_gives_nothing(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await storage.close()
@@ -184,7 +184,7 @@ async def test_d02_cancelling_a_commit_leaves_all_or_nothing(backend: Backend, t
     assert await snapshot(await backend.crash(storage)) == after
 
 
-async def test_contract_3_5_a_cancelled_commit_that_fails_says_so_in_its_cause(backend: Backend) -> None:
+async def test_spec_3_5_a_cancelled_commit_that_fails_says_so_in_its_cause(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await put(storage, entries=[entry(2)])
@@ -201,7 +201,7 @@ async def test_contract_3_5_a_cancelled_commit_that_fails_says_so_in_its_cause(b
     assert len(await storage.commits()) == 2
 
 
-async def test_contract_4_commits_and_reads_side_by_side_keep_their_order(backend: Backend) -> None:
+async def test_spec_4_commits_and_reads_side_by_side_keep_their_order(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     committing = [asyncio.ensure_future(put(storage, entries=[entry(10 + i)])) for i in range(30)]

@@ -1,4 +1,4 @@
-"""Documents: addresses, the fold of base and deltas, dropped history, incarnations (contract 5)."""
+"""Documents: addresses, the fold of base and deltas, dropped history, incarnations (spec 5)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def make(storage: Any, document_id: int, kind: str, scope: Any, start: Any
     return made.seq
 
 
-async def test_contract_5_addresses_are_kind_scope_and_key(backend: Backend) -> None:
+async def test_spec_5_addresses_are_kind_scope_and_key(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     places: list[tuple[str, Any, str | None]] = [
@@ -53,7 +53,7 @@ async def test_contract_5_addresses_are_kind_scope_and_key(backend: Backend) -> 
     assert await storage.documents(of_task(9)) == []
 
 
-async def test_contract_5_base_plus_deltas_is_the_value(backend: Backend) -> None:
+async def test_spec_5_base_plus_deltas_is_the_value(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     created = await make(storage, 2, "k", in_conversation(1), {"t": "a"}, history="rewindable")
@@ -74,7 +74,7 @@ async def test_contract_5_base_plus_deltas_is_the_value(backend: Backend) -> Non
     assert await storage.document_as_of(3, fifth) is None
 
 
-async def test_contract_5_3_a_dropping_base_forgets_what_was_before(backend: Backend) -> None:
+async def test_spec_5_3_a_dropping_base_forgets_what_was_before(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     created = await make(storage, 2, "k", SESSION, [1])
@@ -92,7 +92,7 @@ async def test_contract_5_3_a_dropping_base_forgets_what_was_before(backend: Bac
     assert value(await reopened.document("other", SESSION)) == [9, 8]
 
 
-async def test_contract_5_6_retire_and_create_is_a_new_incarnation(backend: Backend) -> None:
+async def test_spec_5_6_retire_and_create_is_a_new_incarnation(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     created = await make(storage, 2, "k", SESSION, "old", history="latest")
@@ -114,7 +114,7 @@ async def test_contract_5_6_retire_and_create_is_a_new_incarnation(backend: Back
     assert await reopened.document("k", SESSION) is None
 
 
-async def test_contract_5_2_revisions_are_detached(backend: Backend) -> None:
+async def test_spec_5_2_revisions_are_detached(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     start: dict[str, Any] = {"list": [1]}
@@ -123,7 +123,7 @@ async def test_contract_5_2_revisions_are_detached(backend: Backend) -> None:
     assert (await storage.document("k", SESSION)).base == {"list": [1]}
 
 
-async def test_contract_5_a_document_without_a_base_is_damage(backend: Backend) -> None:
+async def test_spec_5_a_document_without_a_base_is_damage(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await put(storage, documents=[document(2, "k", SESSION, 2)])

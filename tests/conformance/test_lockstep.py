@@ -139,7 +139,7 @@ async def run(name: str, folder: str, steps: list[Any]) -> list[Any]:
 @pytest.mark.parametrize("name", sorted(set(BACKENDS) - {"memory"}))
 @settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
-def test_contract_4_every_backend_does_what_the_reference_does(name: str, steps: list[Any]) -> None:
+def test_spec_4_every_backend_does_what_the_reference_does(name: str, steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         expected = asyncio.run(run("memory", folder, steps))
         assert asyncio.run(run(name, folder, steps)) == expected

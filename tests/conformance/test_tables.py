@@ -1,4 +1,4 @@
-"""Conversations, entries, submissions and tasks: keyed look-ups, cursors both ways, detached reads (contract 4)."""
+"""Conversations, entries, submissions and tasks: keyed look-ups, cursors both ways, detached reads (spec 4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.backends import Backend
 from tests.tools.batches import batch, begin, entry, put, submission, task
 
 
-async def test_contract_4_a_new_store_is_empty_and_its_first_id_is_one(backend: Backend) -> None:
+async def test_spec_4_a_new_store_is_empty_and_its_first_id_is_one(backend: Backend) -> None:
     storage = await backend.open()
     assert storage.mint_id() == 1
     assert storage.epoch == 1
@@ -27,7 +27,7 @@ async def test_contract_4_a_new_store_is_empty_and_its_first_id_is_one(backend: 
     assert await storage.submission_by_request(1, "r") is None
 
 
-async def test_contract_4_reads_after_commit_see_it(backend: Backend) -> None:
+async def test_spec_4_reads_after_commit_see_it(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     child = {"id": 2, "parent": {"conversationId": 1, "at": 4}, "owner": {"conversationId": 1, "taskId": 9}}
@@ -42,7 +42,7 @@ async def test_contract_4_reads_after_commit_see_it(backend: Backend) -> None:
     assert await storage.poll_seq() == seq
 
 
-async def test_contract_4_reads_are_detached(backend: Backend) -> None:
+async def test_spec_4_reads_are_detached(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     content: list[Any] = ["first"]
@@ -58,7 +58,7 @@ async def test_contract_4_reads_are_detached(backend: Backend) -> None:
     assert (await storage.entry(2)).record == entry(2, data={"list": ["first"]})
 
 
-async def test_contract_4_entries_page_both_ways_in_id_order(backend: Backend) -> None:
+async def test_spec_4_entries_page_both_ways_in_id_order(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await put(storage, conversations=[{"id": 2}], entries=[entry(i) for i in (3, 5, 7, 9)] + [entry(4, 2)])
@@ -92,7 +92,7 @@ async def test_d05_a_paused_reader_neither_delays_commits_nor_loses_its_place(ba
     assert seen == list(range(2, 52))
 
 
-async def test_contract_11_the_newest_head(backend: Backend) -> None:
+async def test_spec_11_the_newest_head(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await put(storage, entries=[entry(2), entry(3, head=2), entry(4), entry(5, head=5), entry(6), entry(7, 9, head=7)])
@@ -103,7 +103,7 @@ async def test_contract_11_the_newest_head(backend: Backend) -> None:
     assert await storage.newest_head(2) is None
 
 
-async def test_contract_8_1_submissions_are_found_by_request_status_and_cursor(backend: Backend) -> None:
+async def test_spec_8_1_submissions_are_found_by_request_status_and_cursor(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await put(
@@ -136,7 +136,7 @@ async def test_contract_8_1_submissions_are_found_by_request_status_and_cursor(b
     assert (await storage.submission_by_request(1, "a"))["status"] == "done"
 
 
-async def test_contract_4_live_tasks_are_those_not_terminal(backend: Backend) -> None:
+async def test_spec_4_live_tasks_are_those_not_terminal(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     states = ["pending", "running", "waiting", "completing", "terminal"]
@@ -150,7 +150,7 @@ async def test_contract_4_live_tasks_are_those_not_terminal(backend: Backend) ->
     assert (await storage.task(3))["state"]["status"] == "terminal"
 
 
-async def test_contract_4_commits_keep_seq_time_and_epoch(backend: Backend) -> None:
+async def test_spec_4_commits_keep_seq_time_and_epoch(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     await put(storage, entries=[entry(2)])
@@ -166,7 +166,7 @@ async def test_contract_4_commits_keep_seq_time_and_epoch(backend: Backend) -> N
     assert await storage.commits(after=seq) == []
 
 
-async def test_contract_3_8_a_lone_surrogate_neither_stops_a_commit_nor_a_read(backend: Backend) -> None:
+async def test_spec_3_8_a_lone_surrogate_neither_stops_a_commit_nor_a_read(backend: Backend) -> None:
     storage = await backend.open()
     await begin(storage)
     bad = "a\ud800b"

@@ -1,4 +1,4 @@
-"""Answers made in the background by a real server, and a program that is killed while it waits (contract 9 `poll`, 15).
+"""Answers made in the background by a real server, and a program that is killed while it waits (spec 9 `poll`, 15).
 
 The server is a process of its own, as the provider is: what it was asked to make goes on whatever becomes of us.
 """
@@ -91,7 +91,7 @@ def background(tmp_path: Path) -> Iterator[Background]:
         yield Background(tmp_path / "home", url, accesses)
 
 
-async def test_contract_9_three_deaths_while_an_answer_is_made_and_one_request_in_all(background: Background) -> None:
+async def test_spec_9_three_deaths_while_an_answer_is_made_and_one_request_in_all(background: Background) -> None:
     home = background
     words = home.in_session("--request-id", "job")
     for looks in (0, 1, 1):
@@ -108,7 +108,7 @@ async def test_contract_9_three_deaths_while_an_answer_is_made_and_one_request_i
     assert all(not job["cancels"] for job in home.state()["jobs"].values()), "a death is no abort"
 
 
-async def test_contract_15_the_report_says_that_the_wait_went_on(background: Background) -> None:
+async def test_spec_15_the_report_says_that_the_wait_went_on(background: Background) -> None:
     home = background
     process = home.busy("--request-id", "job", phase="poll")
     home.kill(process)
@@ -123,7 +123,7 @@ async def test_contract_15_the_report_says_that_the_wait_went_on(background: Bac
 
 
 @pytest.mark.parametrize("how", ["timeout", "interrupt"])
-async def test_design_3_a_run_that_ends_in_order_leaves_its_answer_being_made(background: Background, how: str) -> None:
+async def test_spec_20_a_run_that_ends_in_order_leaves_its_answer_being_made(background: Background, how: str) -> None:
     home = background
     if how == "timeout":
         ended = home.run(*home.in_session("--request-id", "job", "--timeout", "1.5"))
@@ -140,7 +140,7 @@ async def test_design_3_a_run_that_ends_in_order_leaves_its_answer_being_made(ba
     assert all(not job["cancels"] for job in home.state()["jobs"].values())
 
 
-async def test_contract_9_random_deaths_make_no_answer_twice(background: Background) -> None:
+async def test_spec_9_random_deaths_make_no_answer_twice(background: Background) -> None:
     seed = random.SystemRandom().randrange(1 << 30)
     print(f"seed {seed}")
     rng = random.Random(seed)

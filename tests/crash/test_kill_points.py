@@ -1,4 +1,4 @@
-"""Real deaths at chosen points, with a real model server in its own process (contract 4.1, 6.2, 10, 15; cases R02, D06)."""
+"""Real deaths at chosen points, with a real model server in its own process (spec 4.1, 6.2, 10, 15; cases R02, D06)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power loss: what each durability level promises, against every kind of cut (contract 4, 4.1).
+"""Power loss: what each durability level promises, against every kind of cut (spec 4, 4.1).
 
 A recorder under the real SQLite notes every write and sync of a worker; each cut rebuilds the files as a disk might
 hold them, and a fresh process opens them. `process` is the control: it must be seen to lose acknowledged commits.

@@ -341,7 +341,7 @@ async def test_d07_a_kill_in_the_middle_of_a_migration_leaves_the_file_as_it_was
     await fresh(path)
     migrating = start(
         """
-from durable_tui.storage import opening, schema
+from durable_tui.storage.sqlite import opening, schema
 schema.VERSION = 3
 schema.MIGRATIONS = {1: ("ALTER TABLE tasks ADD COLUMN one TEXT",), 2: ("UPDATE session SET next_id = slowly()",)}
 inner = opening.set_pragmas
@@ -366,7 +366,7 @@ asyncio.run(SqliteStorage.open(path))
     await storage.close()
 
 
-async def test_contract_4_a_kill_while_a_session_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
+async def test_spec_4_a_kill_while_a_session_is_made_leaves_none_or_a_whole_one(tmp_path: Path) -> None:
     code = "asyncio.run(SqliteStorage.open(path))\nprint('done', flush=True)\ntime.sleep(60)"
     warm = start(code, tmp_path / "warm.sqlite")
     began = time.monotonic()

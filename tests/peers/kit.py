@@ -19,10 +19,10 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
+from durable_tui.agent.extension import Extension, Registry, Tool, ToolCall, tool
+from durable_tui.agent.settings import Settings
 from durable_tui.harness.conversation import Conversation
-from durable_tui.harness.extension import Extension, Registry, Tool, ToolCall, tool
 from durable_tui.harness.harness import Harness
-from durable_tui.harness.settings import Settings
 from durable_tui.harness.submission import Settled
 from durable_tui.models import Finished, HttpSettings, Models
 from durable_tui.models.http_provider import HttpProvider

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models.chat_request import build_request
-from durable_tui.models.known import Quirks
+from durable_tui.models.known_providers import Quirks
 from tests.peers.kit import HANG, SETTINGS, Server, llama, talking, text
 
 pytestmark = pytest.mark.peers

@@ -1,4 +1,4 @@
-"""Stop and abort (contract 6.8; cases A)."""
+"""Stop and abort (spec 6.8; cases A)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from durable_tui.harness.extension import Extension, ToolCall, tool
+from durable_tui.agent.extension import Extension, ToolCall, tool
 from durable_tui.models.provider import ModelError
 from tests.scenarios.conftest import Open
 from tests.tools.effects import Text
@@ -53,7 +53,7 @@ async def test_a01_abort_while_the_model_streams(opened: Open, how: str) -> None
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_a_running_tool_is_cancelled_and_has_its_aborted_result(opened: Open) -> None:
+async def test_spec_6_8_a_running_tool_is_cancelled_and_has_its_aborted_result(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"}), ("note", {"text": "n"})), say("done")])
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -73,7 +73,7 @@ async def test_contract_6_8_a_running_tool_is_cancelled_and_has_its_aborted_resu
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_abort_withdraws_inputs_and_keeps_writes(opened: Open) -> None:
+async def test_spec_6_8_abort_withdraws_inputs_and_keeps_writes(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -87,7 +87,7 @@ async def test_contract_6_8_abort_withdraws_inputs_and_keeps_writes(opened: Open
 
 
 @pytest.mark.parametrize("calls", [2, 4])
-async def test_contract_6_8_calls_that_never_started_are_synthesised(opened: Open, calls: int) -> None:
+async def test_spec_6_8_calls_that_never_started_are_synthesised(opened: Open, calls: int) -> None:
     first = ("gate", {"text": "g"})
     rest = [("seq", {"text": str(number)}) for number in range(calls - 1)]
     rig = await opened([call(first, *rest), say("done")])
@@ -99,7 +99,7 @@ async def test_contract_6_8_calls_that_never_started_are_synthesised(opened: Ope
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_a_crash_after_the_mark_still_ends_aborted(opened: Open) -> None:
+async def test_spec_6_8_a_crash_after_the_mark_still_ends_aborted(opened: Open) -> None:
     rig = await opened([call(("stubborn", {"seconds": 5.0})), say("done")])
     submission = await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("stubborn")
@@ -166,7 +166,7 @@ async def test_a07_a_raising_tool_aborts_the_conversation_it_owns(opened: Open) 
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_closing_never_writes_outcomes(opened: Open) -> None:
+async def test_spec_6_8_closing_never_writes_outcomes(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     submission = await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")

@@ -1,4 +1,4 @@
-"""Tasks of any kind: abort, blocked tasks, orphans, reloading (contract 6.8 to 6.10, 7)."""
+"""Tasks of any kind: abort, blocked tasks, orphans, reloading (spec 6.8 to 6.10, 7)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness.extension import Extension
-from durable_tui.harness.generation import GENERATION
-from durable_tui.harness.tasks import TaskContext, TaskDefinition, new_task
-from durable_tui.harness.toolcall import TOOL
+from durable_tui.agent.extension import Extension
+from durable_tui.agent.generation.phases import GENERATION
+from durable_tui.agent.tool_task import TOOL
+from durable_tui.engine.task import TaskContext, TaskDefinition, new_task
 from durable_tui.storage.errors import StorageRejected
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import define, finish, gated, install, outcome, record_of, start
@@ -60,7 +60,7 @@ class Tower:
         return rig, top
 
 
-async def test_contract_6_8_abort_handlers_run_bottom_up(opened: Open) -> None:
+async def test_spec_6_8_abort_handlers_run_bottom_up(opened: Open) -> None:
     tower = Tower()
     rig, top = await tower.open(opened)
     await rig.harness.abort_task(top)
@@ -76,7 +76,7 @@ async def test_contract_6_8_abort_handlers_run_bottom_up(opened: Open) -> None:
 
 
 @pytest.mark.parametrize("stored", ["only the mark", "the cascade", "the end of the lowest"])
-async def test_contract_6_8_reopened_in_the_middle_of_an_abort(opened: Open, stored: str) -> None:
+async def test_spec_6_8_reopened_in_the_middle_of_an_abort(opened: Open, stored: str) -> None:
     """The cascade is derived again at open, and whatever has ended stays ended."""
     tower = Tower()
     rig, top = await tower.open(opened)
@@ -114,7 +114,7 @@ async def test_contract_6_8_reopened_in_the_middle_of_an_abort(opened: Open, sto
 
 
 @pytest.mark.parametrize("how", ["raises", "commits nothing", "waits", "owns", "is cancelled"])
-async def test_contract_6_8_an_abort_handler_that_does_not_end_its_task_faults_it(opened: Open, how: str) -> None:
+async def test_spec_6_8_an_abort_handler_that_does_not_end_its_task_faults_it(opened: Open, how: str) -> None:
     calls: list[str] = []
 
     async def abort(context: TaskContext) -> None:
@@ -141,7 +141,7 @@ async def test_contract_6_8_an_abort_handler_that_does_not_end_its_task_faults_i
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_a_rejected_abort_is_tried_again_without_haste(opened: Open) -> None:
+async def test_spec_6_8_a_rejected_abort_is_tried_again_without_haste(opened: Open) -> None:
     calls: list[float] = []
 
     async def abort(context: TaskContext) -> None:
@@ -168,7 +168,7 @@ async def test_contract_6_8_a_rejected_abort_is_tried_again_without_haste(opened
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_a_late_result_is_dropped(opened: Open) -> None:
+async def test_spec_6_8_a_late_result_is_dropped(opened: Open) -> None:
     late: list[str] = []
 
     async def stubborn(context: TaskContext) -> None:
@@ -234,7 +234,7 @@ async def _blocked(opened: Open, name: str) -> tuple[Rig, int, str]:
 
 
 @pytest.mark.parametrize("name", BLOCKERS)
-async def test_contract_6_9_a_blocked_task_stays_put_and_a_fitting_definition_wakes_it(opened: Open, name: str) -> None:
+async def test_spec_6_9_a_blocked_task_stays_put_and_a_fitting_definition_wakes_it(opened: Open, name: str) -> None:
     rig, task_id, reason = await _blocked(opened, name)
     frame = await anext(rig.harness.watch_tasks())
     assert [row["blocked"] for row in frame.value["tasks"]] == [reason]
@@ -258,14 +258,14 @@ async def test_contract_6_9_a_blocked_task_stays_put_and_a_fitting_definition_wa
 
 
 @pytest.mark.parametrize("name", BLOCKERS)
-async def test_contract_6_9_only_an_abort_makes_a_blocked_task_orphaned(opened: Open, name: str) -> None:
+async def test_spec_6_9_only_an_abort_makes_a_blocked_task_orphaned(opened: Open, name: str) -> None:
     rig, task_id, reason = await _blocked(opened, name)
     await rig.harness.abort_task(task_id)
     assert await outcome(rig, task_id) == {"status": "orphaned", "reason": reason}
     await rig.check(idle=True)
 
 
-async def test_contract_6_9_an_abort_migrates_before_it_runs_the_abort_handler(opened: Open) -> None:
+async def test_spec_6_9_an_abort_migrates_before_it_runs_the_abort_handler(opened: Open) -> None:
     seen: list[Any] = []
 
     async def abort(context: TaskContext) -> None:
@@ -287,7 +287,7 @@ async def test_contract_6_9_an_abort_migrates_before_it_runs_the_abort_handler(o
     await rig.check(idle=True)
 
 
-async def test_contract_6_9_the_inputs_of_an_orphaned_run_settle_with_its_reason(opened: Open) -> None:
+async def test_spec_6_9_the_inputs_of_an_orphaned_run_settle_with_its_reason(opened: Open) -> None:
     newer = TaskDefinition("pi.generation", dict(GENERATION.phases), GENERATION.initial, 2, GENERATION.abort)
     rig = await opened([say("slow", delay=3600)], extensions=[Extension("newer", tasks=[newer])])
     submission = await rig.root.submit("go", request_id="r")
@@ -308,7 +308,7 @@ async def test_contract_6_9_the_inputs_of_an_orphaned_run_settle_with_its_reason
     await rig.check(idle=True)
 
 
-async def test_contract_6_9_an_orphaned_tool_leaves_a_done_slot_and_the_run_goes_on(opened: Open) -> None:
+async def test_spec_6_9_an_orphaned_tool_leaves_a_done_slot_and_the_run_goes_on(opened: Open) -> None:
     newer = TaskDefinition("pi.tool", dict(TOOL.phases), TOOL.initial, 2, TOOL.abort)
     rig = await opened([call(("gate", {"text": "g"})), say("done")], extensions=[Extension("newer", tasks=[newer])])
     submission = await rig.root.submit("go", request_id="r")
@@ -324,7 +324,7 @@ async def test_contract_6_9_an_orphaned_tool_leaves_a_done_slot_and_the_run_goes
     await rig.check(idle=True)
 
 
-async def test_contract_6_9_a_fault_cleans_up_in_the_commit_that_ends_the_run(opened: Open) -> None:
+async def test_spec_6_9_a_fault_cleans_up_in_the_commit_that_ends_the_run(opened: Open) -> None:
     async def broken(context: TaskContext) -> None:
         raise RuntimeError("a bug in the harness")
 
@@ -340,7 +340,7 @@ async def test_contract_6_9_a_fault_cleans_up_in_the_commit_that_ends_the_run(op
 
 
 @pytest.mark.parametrize("change", ["replace", "newer", "uninstall", "cannot take it"])
-async def test_contract_6_10_reloading_hands_over_at_the_next_phase_boundary(opened: Open, change: str) -> None:
+async def test_spec_6_10_reloading_hands_over_at_the_next_phase_boundary(opened: Open, change: str) -> None:
     ran: list[str] = []
     gate = asyncio.Event()
 
@@ -376,7 +376,7 @@ async def test_contract_6_10_reloading_hands_over_at_the_next_phase_boundary(ope
     await rig.check(idle=True)
 
 
-async def test_contract_7_one_task_that_cannot_be_started_keeps_no_other_from_going_on(
+async def test_spec_7_one_task_that_cannot_be_started_keeps_no_other_from_going_on(
     opened: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its code raises where the scheduler asks it: reported, left alone for a while, the others run."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from durable_tui import Harness, Registry
+from durable_tui.agent.settings import Settings
 from durable_tui.harness.conversation import Conversation
-from durable_tui.harness.settings import Settings
 from durable_tui.models import HttpSettings, Models
 from durable_tui.storage import MemoryStorage
 from tests.tools.model_server import ModelServer

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from durable_tui.harness.settings import Settings
+from durable_tui.agent.settings import Settings
 from tests.scenarios.conftest import Open
 from tests.tools.invariants import check_history
 from tests.tools.scenario import Rig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from durable_tui.harness.extension import Extension, ToolCall, tool
+from durable_tui.agent.extension import Extension, ToolCall, tool
 from tests.scenarios.conftest import Open
 from tests.tools.effects import Text
 from tests.tools.scenario import codes, wait_until

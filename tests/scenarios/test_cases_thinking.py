@@ -1,4 +1,4 @@
-"""CASES P21: thinking that a provider signed comes back to it unchanged, whatever happened in between."""
+"""cases P21: thinking that a provider signed comes back to it unchanged, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models import HttpSettings, Models
-from durable_tui.models.known import ANTHROPIC, OPENAI_CHAT
+from durable_tui.models.known_providers import ANTHROPIC, OPENAI_CHAT
 from tests.tools.model_server import ModelServer
 from tests.tools.scenario import BACKENDS, Rig
 

@@ -1,4 +1,4 @@
-"""Cost is decided once, with the attempt, failed ones too, and never again (contract 14); the header shows what it is."""
+"""Cost is decided once, with the attempt, failed ones too, and never again (spec 14); the header shows what it is."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def ask(
     return settled, answers, await host.catalogue.describe(folder / "job.sqlite")
 
 
-async def test_contract_14_what_an_attempt_cost_is_stored_with_it_and_never_priced_again(tmp_path: Path) -> None:
+async def test_spec_14_what_an_attempt_cost_is_stored_with_it_and_never_priced_again(tmp_path: Path) -> None:
     script = {
         "turns": [{"text": "fine", "usage": USED}],
         "match": {"refuse": [{"text": "no", "usage": USED, "finish": "content_filter"}]},

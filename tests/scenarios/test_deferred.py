@@ -1,4 +1,4 @@
-"""Answers made in the background, over deaths and reopenings (contract 9 `poll`, 15; cases A03, R05, R06)."""
+"""Answers made in the background, over deaths and reopenings (spec 9 `poll`, 15; cases A03, R05, R06)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness.events import Events
+from durable_tui.models.models import Models
 from durable_tui.models.provider import ModelRequest, StreamEvent
-from durable_tui.models.registry import Models
+from durable_tui.views.events import Events
 from tests.scenarios.conftest import Open
 from tests.tools.scenario import Rig, codes, wait_until
 from tests.tools.strict_provider import call, say
@@ -45,7 +45,7 @@ async def test_r05_the_same_attempt_is_sent_again_with_the_same_key_before_its_h
 
 
 @pytest.mark.parametrize("asking", [False, True])
-async def test_contract_9_15_once_the_handle_is_stored_recovery_only_polls(opened: Open, asking: bool) -> None:
+async def test_spec_9_15_once_the_handle_is_stored_recovery_only_polls(opened: Open, asking: bool) -> None:
     """Three deaths, waiting or asking each time: one request in all."""
     rig = await opened([say("made", defer=9, after=0.0 if asking else LONG)])
     forever = asyncio.Event()
@@ -85,7 +85,7 @@ async def test_contract_9_15_once_the_handle_is_stored_recovery_only_polls(opene
     await rig.check(idle=True)
 
 
-async def test_contract_9_a_death_between_the_answer_and_its_commit_looks_again(opened: Open) -> None:
+async def test_spec_9_a_death_between_the_answer_and_its_commit_looks_again(opened: Open) -> None:
     rig = await opened([call(("note", {"text": "n"}), defer=0), say("done", defer=0)])
     dead = rig.dies_at(lambda batch, number: any(entry["kind"] == "pi.assistant" for entry in batch.entries))
     await rig.root.submit("go", request_id="r")
@@ -99,7 +99,7 @@ async def test_contract_9_a_death_between_the_answer_and_its_commit_looks_again(
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_a_crash_in_the_abort_cancels_again(opened: Open) -> None:
+async def test_spec_6_8_a_crash_in_the_abort_cancels_again(opened: Open) -> None:
     rig = await opened([say("made", defer=9, after=LONG)])
     submission = await rig.root.submit("go", request_id="r")
     await wait_until(lambda: _deferred(rig))
@@ -156,7 +156,7 @@ async def test_a03_every_way_to_abort_a_waiting_run_cancels_its_answer(opened: O
     await rig.check(idle=True)
 
 
-async def test_contract_8_3_what_is_said_meanwhile_is_queued_and_placed_after_the_answer(opened: Open) -> None:
+async def test_spec_8_3_what_is_said_meanwhile_is_queued_and_placed_after_the_answer(opened: Open) -> None:
     ready = asyncio.Event()
     rig = await opened(
         lambda request, index: say(
@@ -183,7 +183,7 @@ async def test_contract_8_3_what_is_said_meanwhile_is_queued_and_placed_after_th
     await rig.check(idle=True)
 
 
-async def test_contract_8_4_a_steer_goes_in_after_the_tools_of_an_answer_made_elsewhere(opened: Open) -> None:
+async def test_spec_8_4_a_steer_goes_in_after_the_tools_of_an_answer_made_elsewhere(opened: Open) -> None:
     ready = asyncio.Event()
     rig = await opened([call(("note", {"text": "n"}), defer=0, hold=ready), say("done", defer=1)])
     first = await rig.root.submit("go")
@@ -196,7 +196,7 @@ async def test_contract_8_4_a_steer_goes_in_after_the_tools_of_an_answer_made_el
     await rig.check(idle=True)
 
 
-async def test_contract_8_5_a_stop_parks_what_was_queued_meanwhile(opened: Open) -> None:
+async def test_spec_8_5_a_stop_parks_what_was_queued_meanwhile(opened: Open) -> None:
     rig = await opened([say("made", defer=9, after=LONG)])
     await rig.root.submit("go")
     await wait_until(lambda: _deferred(rig))
@@ -231,7 +231,7 @@ class _Streams:
         (Models(), "there is no provider 'strict'"),
     ],
 )
-async def test_contract_9_a_provider_that_is_gone_ends_the_run_in_clear_words(
+async def test_spec_9_a_provider_that_is_gone_ends_the_run_in_clear_words(
     opened: Open, models: Models, words: str
 ) -> None:
     rig = await opened([say("made", defer=9, after=0.05)])
@@ -248,7 +248,7 @@ async def test_contract_9_a_provider_that_is_gone_ends_the_run_in_clear_words(
     await rig.check(idle=True)
 
 
-async def test_contract_6_9_a_faulted_run_leaves_no_answer_being_made(opened: Open) -> None:
+async def test_spec_6_9_a_faulted_run_leaves_no_answer_being_made(opened: Open) -> None:
     rig = await opened([say("made", defer=9, after=0.0)])
     rig.provider.before_poll = lambda _: asyncio.sleep(0.01)
     submission = await rig.root.submit("go")
@@ -263,7 +263,7 @@ async def test_contract_6_9_a_faulted_run_leaves_no_answer_being_made(opened: Op
     await rig.check(idle=True)
 
 
-async def test_records_6_the_events_of_an_answer_made_elsewhere(opened: Open) -> None:
+async def test_spec_17_6_the_events_of_an_answer_made_elsewhere(opened: Open) -> None:
     rig = await opened([say("made", defer=2, after=0.005, chunks=3)])
     events, watch = Events(), rig.root.watch()
     seen = events.feed(await anext(watch))
@@ -289,7 +289,7 @@ async def test_records_6_the_events_of_an_answer_made_elsewhere(opened: Open) ->
     await rig.check(idle=True)
 
 
-async def test_contract_9_partials_shown_before_the_provider_defers_are_no_answer(opened: Open) -> None:
+async def test_spec_9_partials_shown_before_the_provider_defers_are_no_answer(opened: Open) -> None:
     from durable_tui.models.provider import BlockDelta, BlockStart, Deferred
 
     rig = await opened([say("made", defer=1)])
@@ -317,7 +317,7 @@ async def test_contract_9_partials_shown_before_the_provider_defers_are_no_answe
     await rig.check(idle=True)
 
 
-async def test_contract_6_11_a_run_that_dies_while_it_waits_is_parked_and_retried_without_another_request(
+async def test_spec_6_11_a_run_that_dies_while_it_waits_is_parked_and_retried_without_another_request(
     opened: Open,
 ) -> None:
     rig = await opened([say("made", defer=9, after=LONG)])
@@ -338,8 +338,8 @@ async def test_contract_6_11_a_run_that_dies_while_it_waits_is_parked_and_retrie
     await rig.check(idle=True)
 
 
-async def test_contract_9_hooks_see_an_answer_made_elsewhere_as_any_other(opened: Open) -> None:
-    from durable_tui.harness.extension import Extension
+async def test_spec_9_hooks_see_an_answer_made_elsewhere_as_any_other(opened: Open) -> None:
+    from durable_tui.agent.extension import Extension
 
     asked: list[str] = []
     answered: list[Any] = []

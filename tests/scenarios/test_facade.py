@@ -1,4 +1,4 @@
-"""The façade as it is documented (DESIGN 2): an embedding program, real files, a real server, a real death."""
+"""The façade as it is documented (spec 19): an embedding program, real files, a real server, a real death."""
 
 from __future__ import annotations
 

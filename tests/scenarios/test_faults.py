@@ -1,4 +1,4 @@
-"""What the store refuses or loses while work runs (contract 3.6, 4.2, 13; cases D02, D04, D06, R07)."""
+"""What the store refuses or loses while work runs (spec 3.6, 4.2, 13; cases D02, D04, D06, R07)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _wrap(rig: Rig, around: Callable[[Commit, Any, int], Awaitable[None]]) -> No
 
 
 @pytest.mark.parametrize("failing", range(1, 16))
-async def test_contract_3_6_one_rejected_commit_never_ends_a_run(opened: Open, failing: int) -> None:
+async def test_spec_3_6_one_rejected_commit_never_ends_a_run(opened: Open, failing: int) -> None:
     """The session goes on: the step is tried again, no effect repeats, the answer is reached."""
     rig = await opened(SCRIPT, settings=QUICK)
     await rig.harness.wait_for_idle()
@@ -111,7 +111,7 @@ async def test_d04_a_full_disk_pauses_and_goes_on_when_space_is_back(opened: Ope
 
 @pytest.mark.parametrize("applied", [False, True], ids=["lost", "applied"])
 @pytest.mark.parametrize("failing", range(1, 13))
-async def test_contract_3_6_an_uncertain_commit_poisons_and_reopening_goes_on(
+async def test_spec_3_6_an_uncertain_commit_poisons_and_reopening_goes_on(
     opened: Open, failing: int, applied: bool
 ) -> None:
     rig = await opened(SCRIPT, settings=QUICK)
@@ -162,7 +162,7 @@ async def test_contract_3_6_an_uncertain_commit_poisons_and_reopening_goes_on(
 
 
 @pytest.mark.parametrize("backend", ["memory"])  # a second opening of a file is refused by its lock
-async def test_contract_4_2_a_fenced_owner_stops_and_changes_nothing(opened: Open, backend: str) -> None:
+async def test_spec_4_2_a_fenced_owner_stops_and_changes_nothing(opened: Open, backend: str) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     submission = await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")
@@ -181,7 +181,7 @@ async def test_contract_4_2_a_fenced_owner_stops_and_changes_nothing(opened: Ope
     await rig.check(idle=True)
 
 
-async def test_contract_13_closing_rejects_waits_unless_settled(opened: Open) -> None:
+async def test_spec_13_closing_rejects_waits_unless_settled(opened: Open) -> None:
     rig = await opened([say("one"), call(("gate", {"text": "g"})), say("done")])
     first = await rig.root.submit("first")
     await first.wait()

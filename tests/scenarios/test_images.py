@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from durable_tui.agent import images as guard
+from durable_tui.agent.extension import Extension, Registry, ToolCall, ToolResult, tool
 from durable_tui.environment.local import LocalEnvironment
-from durable_tui.harness import Extension, Registry, ToolCall, ToolResult, tool
-from durable_tui.harness import images as guard
 from durable_tui.harness.harness import Harness
 from durable_tui.models.images import check_block
 from durable_tui.storage import MemoryStorage

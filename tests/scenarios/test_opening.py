@@ -1,4 +1,4 @@
-"""Openings that are told to stop in the middle (contract 4.2, 15): they end in order, and nobody takes them for deaths."""
+"""Openings that are told to stop in the middle (spec 4.2, 15): they end in order, and nobody takes them for deaths."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness.extension import Registry
+from durable_tui.agent.extension import Registry
 from durable_tui.harness.harness import Harness
-from durable_tui.storage import SqliteStorage, sqlite
+from durable_tui.storage import SqliteStorage
 from durable_tui.storage.records import Batch, OwnerRow
+from durable_tui.storage.sqlite import store as sqlite
 from tests.tools.scenario import FAST, Rig, no_environment
 from tests.tools.strict_provider import call, say
 
@@ -59,7 +60,7 @@ async def _open(path: Path, rig: Rig, point: str = "") -> Harness:
 @pytest.mark.parametrize(
     "point", ["while it takes the file", "while it reads", "before its commit", "after its commit"]
 )
-async def test_contract_15_an_opening_that_is_told_to_stop_is_no_death_and_hides_none(
+async def test_spec_15_an_opening_that_is_told_to_stop_is_no_death_and_hides_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, die: bool, point: str
 ) -> None:
     path, rig, loop = tmp_path / "a.sqlite", Rig([say("done")]), asyncio.get_running_loop()

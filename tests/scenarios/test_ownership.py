@@ -1,4 +1,4 @@
-"""Trees of work over deaths: aborts, owned conversations, migration, one recovered task at a time (contract 6)."""
+"""Trees of work over deaths: aborts, owned conversations, migration, one recovered task at a time (spec 6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness.extension import Extension
-from durable_tui.harness.tasks import Handler, TaskContext, TaskDefinition, new_task
+from durable_tui.agent.extension import Extension
+from durable_tui.engine.task import Handler, TaskContext, TaskDefinition, new_task
 from tests.scenarios.conftest import Open
 from tests.tools.scenario import FAST, Rig, wait_until
 from tests.tools.strict_provider import say
@@ -127,7 +127,7 @@ async def test_a05_an_abort_is_finished_after_a_death_right_behind_its_mark(open
     await rig.check(idle=True)
 
 
-async def test_contract_6_9_a_migration_and_the_reservation_are_one_commit(opened: Open, lab: Lab) -> None:
+async def test_spec_6_9_a_migration_and_the_reservation_are_one_commit(opened: Open, lab: Lab) -> None:
     kind = lab.define("child", lab.held("child"))
     rig = await opened([say("x")], extensions=[lab.extension()], record=True)
     task_id = await start(rig, kind, "a")
@@ -148,7 +148,7 @@ async def test_contract_6_9_a_migration_and_the_reservation_are_one_commit(opene
     await rig.check(idle=True)
 
 
-async def test_contract_6_8_owned_conversations_lose_their_queue_and_end_first(opened: Open, lab: Lab) -> None:
+async def test_spec_6_8_owned_conversations_lose_their_queue_and_end_first(opened: Open, lab: Lab) -> None:
     async def run(context: TaskContext) -> None:
         child = await rig.harness.create_conversation(
             agent={"model": "strict/m", "cwd": "."}, owner={"conversationId": 1, "taskId": context.id}
@@ -177,7 +177,7 @@ async def test_contract_6_8_owned_conversations_lose_their_queue_and_end_first(o
     await rig.check(idle=True)
 
 
-async def test_contract_6_11_two_deaths_start_recovered_tasks_one_at_a_time(opened: Open, lab: Lab) -> None:
+async def test_spec_6_11_two_deaths_start_recovered_tasks_one_at_a_time(opened: Open, lab: Lab) -> None:
     kind = lab.define("child", lab.held("child"))
     rig = await opened([say("x")], extensions=[lab.extension()], settings=dataclasses.replace(FAST, restart_limit=9))
     tasks = [await start(rig, kind, name) for name in "abc"]

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pytest
 
-from durable_tui.harness.extension import Extension, ToolCall, tool
+from durable_tui.agent.extension import Extension, ToolCall, tool
 from durable_tui.models.provider import ModelError
 from durable_tui.storage import MemoryStorage
 from durable_tui.storage.records import Batch, OwnerRow
@@ -247,7 +247,7 @@ class Recorded:
 
 
 def _partials(state: State) -> list[tuple[int, str]]:
-    """What a dead attempt had shown, by conversation (contract 9: it becomes an aborted entry)."""
+    """What a dead attempt had shown, by conversation (spec 9: it becomes an aborted entry)."""
     found = []
     for conversation_id in state.conversations:
         message = (state.live(conversation_id).get("generation") or {}).get("message")
@@ -271,7 +271,7 @@ def _lost_partials(partials: Sequence[tuple[int, str]], state: State) -> list[st
 
 
 def _handles(batches: Sequence[Batch]) -> set[str]:
-    """The answers made in the background whose handles some commits hold (contract 9: from then on only polled)."""
+    """The answers made in the background whose handles some commits hold (spec 9: from then on only polled)."""
     checkpoints = [task["state"].get("checkpoint", {}) for batch in batches for task in batch.tasks]
     return {checkpoint["handle"]["id"] for checkpoint in checkpoints if "handle" in checkpoint}
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from durable_tui.agent.extension import Extension, Registry, ToolCall, ToolResult, tool
+from durable_tui.agent.settings import Settings
 from durable_tui.harness.conversation import Conversation
-from durable_tui.harness.extension import Extension, Registry, ToolCall, ToolResult, tool
 from durable_tui.harness.harness import Harness
-from durable_tui.harness.settings import Settings
 from durable_tui.models import HttpSettings, Models
-from durable_tui.models.known import ANTHROPIC, KNOWN, OPENAI_CHAT, OPENAI_RESPONSES
+from durable_tui.models.known_providers import ANTHROPIC, KNOWN, OPENAI_CHAT, OPENAI_RESPONSES
 from durable_tui.storage import MemoryStorage
 from tests.tools import pictures
 from tests.tools.model_server import ModelServer

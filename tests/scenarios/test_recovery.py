@@ -1,4 +1,4 @@
-"""Recovery and its report (contract 10, 15; cases R, UI-R, UI-D), killed in process on every backend."""
+"""Recovery and its report (spec 10, 15; cases R, UI-R, UI-D), killed in process on every backend."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_r02_a_safe_tool_runs_again(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_10_the_partial_output_of_an_interrupted_tool_is_kept(opened: Open) -> None:
+async def test_spec_10_the_partial_output_of_an_interrupted_tool_is_kept(opened: Open) -> None:
     rig = await opened([call(("talk", {"text": "t", "lines": 500, "seconds": 0.01})), say("done")])
     await rig.root.submit("go")
 
@@ -325,7 +325,7 @@ async def test_ui_r01_every_unfinished_task_gets_exactly_one_verdict(opened: Ope
     await rig.check(idle=True)
 
 
-async def test_contract_15_a_second_death_during_recovery_leaves_undecided_rows(opened: Open) -> None:
+async def test_spec_15_a_second_death_during_recovery_leaves_undecided_rows(opened: Open) -> None:
     rig = await _killed_in(opened, ("gate", {"text": "a"}), tool="gate")
     await rig.crash()
     deaths = (await _recovery(rig))["deaths"]
@@ -338,7 +338,7 @@ async def test_contract_15_a_second_death_during_recovery_leaves_undecided_rows(
     await rig.check(idle=True)
 
 
-async def test_contract_15_a_clean_reopen_writes_no_death_and_goes_on(opened: Open) -> None:
+async def test_spec_15_a_clean_reopen_writes_no_death_and_goes_on(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "a"})), say("done")])
     submission = await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")
@@ -352,7 +352,7 @@ async def test_contract_15_a_clean_reopen_writes_no_death_and_goes_on(opened: Op
     await rig.check(idle=True)
 
 
-async def test_contract_15_terminal_work_never_runs_again(opened: Open) -> None:
+async def test_spec_15_terminal_work_never_runs_again(opened: Open) -> None:
     rig = await opened([call(("note", {"text": "a"})), say("done")])
     await (await rig.root.submit("go")).wait()
     await rig.idle()
@@ -366,7 +366,7 @@ async def test_contract_15_terminal_work_never_runs_again(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_7_reading_and_watching_start_nothing(opened: Open) -> None:
+async def test_spec_7_reading_and_watching_start_nothing(opened: Open) -> None:
     rig = await _killed_in(opened, ("gate", {"text": "a"}), tool="gate")
     requests = len(rig.provider.requests)
     rig.harness.inspect()
@@ -380,7 +380,7 @@ async def test_contract_7_reading_and_watching_start_nothing(opened: Open) -> No
     await rig.check()
 
 
-async def test_contract_6_11_five_deaths_in_one_step_park_the_task(opened: Open) -> None:
+async def test_spec_6_11_five_deaths_in_one_step_park_the_task(opened: Open) -> None:
     rig = await opened([call(("peek", {"text": "a"}), ("gate", {"text": "b"})), say("done")])
     rig.provider.before = None
     rig.script = [say("x", delay=3600)]
@@ -405,7 +405,7 @@ async def test_contract_6_11_five_deaths_in_one_step_park_the_task(opened: Open)
     await rig.check(idle=True)
 
 
-async def test_contract_6_11_progress_clears_the_count(opened: Open) -> None:
+async def test_spec_6_11_progress_clears_the_count(opened: Open) -> None:
     script = [call(("gate", {"text": str(number)}), ids=[f"g{number}"]) for number in range(7)]
     rig = await opened([*script, say("done")])
     submission = await rig.root.submit("go", request_id="r")

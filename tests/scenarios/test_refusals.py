@@ -1,13 +1,13 @@
-"""A step that the store refuses again and again, space not being the matter (contract 3.6, 6.3)."""
+"""A step that the store refuses again and again, space not being the matter (spec 3.6, 6.3)."""
 
 from __future__ import annotations
 
 import pytest
 
-from durable_tui.harness import patience
-from durable_tui.harness.extension import Registry
+from durable_tui.agent.extension import Registry
+from durable_tui.engine import commit_with_retry as patience
+from durable_tui.engine.execution import REFUSALS
 from durable_tui.harness.harness import Harness
-from durable_tui.harness.invocations import REFUSALS
 from durable_tui.storage import MemoryStorage
 from durable_tui.storage.records import Batch
 from tests.tools.faults import Fault, FaultyStorage

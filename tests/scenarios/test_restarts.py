@@ -1,4 +1,4 @@
-"""Deaths in a row, the restart limit, and what the report of recovery says (contract 4.2, 6.11, 10, 15)."""
+"""Deaths in a row, the restart limit, and what the report of recovery says (spec 4.2, 6.11, 10, 15)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness.extension import Extension, ToolCall, tool
-from durable_tui.harness.tasks import TaskContext, TaskDefinition, new_task
-from durable_tui.harness.toolcall import TOOL
+from durable_tui.agent.extension import Extension, ToolCall, tool
+from durable_tui.agent.tool_task import TOOL
+from durable_tui.engine.task import TaskContext, TaskDefinition, new_task
 from durable_tui.models.provider import ModelError
 from durable_tui.storage import MemoryStorage
 from durable_tui.storage.errors import StorageRejected
@@ -76,7 +76,7 @@ async def _parked(opened: Open, **options: Any) -> tuple[Rig, Deadly, int]:
     return rig, deadly, task_id
 
 
-async def test_contract_6_11_at_five_deaths_a_task_is_parked_and_says_so(opened: Open) -> None:
+async def test_spec_6_11_at_five_deaths_a_task_is_parked_and_says_so(opened: Open) -> None:
     rig, deadly, task_id = await _parked(opened)
     record = await rig.storage.task(task_id)
     assert (record["state"]["status"], record["restarts"]) == ("pending", 5)
@@ -88,7 +88,7 @@ async def test_contract_6_11_at_five_deaths_a_task_is_parked_and_says_so(opened:
     await rig.check()
 
 
-async def test_contract_6_11_retry_releases_a_parked_task(opened: Open) -> None:
+async def test_spec_6_11_retry_releases_a_parked_task(opened: Open) -> None:
     rig, deadly, task_id = await _parked(opened)
     deadly.leave = True
     await rig.harness.retry_task(task_id)
@@ -97,14 +97,14 @@ async def test_contract_6_11_retry_releases_a_parked_task(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_6_11_abort_runs_the_abort_handler_of_a_parked_task(opened: Open) -> None:
+async def test_spec_6_11_abort_runs_the_abort_handler_of_a_parked_task(opened: Open) -> None:
     rig, deadly, task_id = await _parked(opened)
     await rig.harness.abort_task(task_id)
     assert (await outcome(rig, task_id))["status"] == "aborted" and deadly.aborted == 1
     await rig.check(idle=True)
 
 
-async def test_contract_6_11_what_is_parked_waits_for_a_person_over_clean_reopens(opened: Open) -> None:
+async def test_spec_6_11_what_is_parked_waits_for_a_person_over_clean_reopens(opened: Open) -> None:
     rig, deadly, task_id = await _parked(opened)
     begun = deadly.begun
     await rig.close()
@@ -129,7 +129,7 @@ async def test_contract_6_11_what_is_parked_waits_for_a_person_over_clean_reopen
 
 
 @pytest.mark.parametrize("cleared", ["progress", "clean close"])
-async def test_contract_6_11_a_changed_checkpoint_or_a_clean_close_clears_the_count(opened: Open, cleared: str) -> None:
+async def test_spec_6_11_a_changed_checkpoint_or_a_clean_close_clears_the_count(opened: Open, cleared: str) -> None:
     deadly = Deadly()
     hold = asyncio.Event()
     kind = dataclasses.replace(deadly.kind, phases={**deadly.kind.phases, "two": gated(lambda: hold)})
@@ -154,7 +154,7 @@ async def test_contract_6_11_a_changed_checkpoint_or_a_clean_close_clears_the_co
     await rig.check()
 
 
-async def test_contract_6_11_only_tasks_found_running_are_counted(opened: Open) -> None:
+async def test_spec_6_11_only_tasks_found_running_are_counted(opened: Open) -> None:
     deadly = Deadly()
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[deadly.kind])])
     async with rig.harness.commit() as tx:
@@ -167,7 +167,7 @@ async def test_contract_6_11_only_tasks_found_running_are_counted(opened: Open) 
     await rig.check(idle=True)
 
 
-async def test_contract_6_11_the_inputs_of_a_parked_run_stay_placed_and_settle_on_abort(opened: Open) -> None:
+async def test_spec_6_11_the_inputs_of_a_parked_run_stay_placed_and_settle_on_abort(opened: Open) -> None:
     rig = await opened([say("x", delay=3600)], settings=dataclasses.replace(FAST, restart_limit=2))
     submission = await rig.root.submit("go", request_id="r")
     for death in range(2):
@@ -184,7 +184,7 @@ async def test_contract_6_11_the_inputs_of_a_parked_run_stay_placed_and_settle_o
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-async def test_contract_6_11_from_the_second_death_on_recovered_tasks_start_one_at_a_time(
+async def test_spec_6_11_from_the_second_death_on_recovered_tasks_start_one_at_a_time(
     opened: Open, deaths: int
 ) -> None:
     together: list[int] = []
@@ -219,7 +219,7 @@ async def test_contract_6_11_from_the_second_death_on_recovered_tasks_start_one_
     await rig.check(idle=True)
 
 
-async def test_contract_6_11_the_innocent_are_not_parked_with_the_guilty(opened: Open) -> None:
+async def test_spec_6_11_the_innocent_are_not_parked_with_the_guilty(opened: Open) -> None:
     """Five tasks run; one kills the process whenever it begins. The others get through."""
     guilty = Deadly("t.guilty")
     innocents = define("t.innocent", one=finish)
@@ -244,7 +244,7 @@ async def test_contract_6_11_the_innocent_are_not_parked_with_the_guilty(opened:
     await rig.check()
 
 
-async def test_contract_6_11_a_session_whose_opens_keep_dying_opens_paused(opened: Open) -> None:
+async def test_spec_6_11_a_session_whose_opens_keep_dying_opens_paused(opened: Open) -> None:
     rig = await opened([say("x", delay=3600)])
     await rig.root.submit("go", request_id="r")
     await rig.provider.wait_requests(1)
@@ -270,7 +270,7 @@ async def test_contract_6_11_a_session_whose_opens_keep_dying_opens_paused(opene
 # -- 15 --------------------------------------------------------------------------------------------------------------
 
 
-async def test_contract_15_the_report_names_who_died(opened: Open) -> None:
+async def test_spec_15_the_report_names_who_died(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -318,7 +318,7 @@ def _enters(kind: str, phase: str) -> Any:
         (("pi.tool", "execute"), ("pi.tool", "call"), "restarted"),
     ],
 )
-async def test_contract_15_verdicts_of_reservations(
+async def test_spec_15_verdicts_of_reservations(
     opened: Open, dies_before: tuple[str, str], found: tuple[str, str], verdict: str
 ) -> None:
     rig = await opened([call(("note", {"text": "n"})), say("done")], record=True)
@@ -349,7 +349,7 @@ async def test_contract_15_verdicts_of_reservations(
         ("safe", "safe", False, "interrupted"),
     ],
 )
-async def test_contract_10_the_stricter_policy_decides_and_the_former_owner_must_be_dead(
+async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_dead(
     opened: Open, stored: Any, current: Any, former_dead: bool, verdict: str
 ) -> None:
     ran: list[str] = []
@@ -398,7 +398,7 @@ async def test_contract_10_the_stricter_policy_decides_and_the_former_owner_must
     await rig.check(idle=True)
 
 
-async def test_contract_15_the_other_verdicts(opened: Open) -> None:
+async def test_spec_15_the_other_verdicts(opened: Open) -> None:
     """Retry and custom phases `resumed`, waiting and completing `woken`, marks `aborted`, `blocked` with its reason."""
     hold = asyncio.Event()
     held = define("t.held", one=gated(lambda: hold))
@@ -475,7 +475,7 @@ def _die_after_this_commit(rig: Rig) -> None:
     rig.storage.commit = commit
 
 
-async def test_contract_15_a_found_call_that_faults_is_told_as_interrupted(opened: Open) -> None:
+async def test_spec_15_a_found_call_that_faults_is_told_as_interrupted(opened: Open) -> None:
     async def broken(context: TaskContext) -> None:
         raise RuntimeError("a bug in recovery")
 
@@ -492,7 +492,7 @@ async def test_contract_15_a_found_call_that_faults_is_told_as_interrupted(opene
     await rig.check(idle=True)
 
 
-async def test_contract_15_undecided_rows_are_linked_to_the_next_death_and_decided_after_a_clean_close(
+async def test_spec_15_undecided_rows_are_linked_to_the_next_death_and_decided_after_a_clean_close(
     opened: Open,
 ) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
@@ -513,7 +513,7 @@ async def test_contract_15_undecided_rows_are_linked_to_the_next_death_and_decid
     await rig.check(idle=True)
 
 
-async def test_contract_15_the_last_hundred_deaths_are_kept(opened: Open, backend: str) -> None:
+async def test_spec_15_the_last_hundred_deaths_are_kept(opened: Open, backend: str) -> None:
     rig = await opened([say("x", delay=3600)])
     await rig.root.submit("go", request_id="r")
     await rig.provider.wait_requests(1)
@@ -529,7 +529,7 @@ async def test_contract_15_the_last_hundred_deaths_are_kept(opened: Open, backen
     await rig.check(idle=True)
 
 
-async def test_contract_15_a_phrase_that_raises_keeps_nothing_from_opening(opened: Open) -> None:
+async def test_spec_15_a_phrase_that_raises_keeps_nothing_from_opening(opened: Open) -> None:
     def broken(record: Any) -> str:
         raise ValueError("no words")
 

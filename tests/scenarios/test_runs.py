@@ -1,4 +1,4 @@
-"""Generation, tools and context (contract 9 to 12, 14) as a whole run shows them."""
+"""Generation, tools and context (spec 9 to 12, 14) as a whole run shows them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from durable_tui.harness.extension import Extension, Section, tool
+from durable_tui.agent.extension import Extension, Section, tool
 from durable_tui.models.provider import ModelError
 from tests.scenarios.conftest import Open
 from tests.tools.effects import Text
@@ -20,7 +20,7 @@ async def _run(rig: Rig, text: str = "go") -> object:
     return settled
 
 
-async def test_contract_9_a_plain_answer(opened: Open) -> None:
+async def test_spec_9_a_plain_answer(opened: Open) -> None:
     rig = await opened([say("hello there", chunks=5)])
     settled = await _run(rig)
     assert settled.status == "done"  # type: ignore[attr-defined]
@@ -28,7 +28,7 @@ async def test_contract_9_a_plain_answer(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_9_parallel_calls_run_at_the_same_time_and_results_are_in_call_order(opened: Open) -> None:
+async def test_spec_9_parallel_calls_run_at_the_same_time_and_results_are_in_call_order(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "a"}), ("gate", {"text": "b"}), ("note", {"text": "c"})), say("done")])
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate", 2)
@@ -41,7 +41,7 @@ async def test_contract_9_parallel_calls_run_at_the_same_time_and_results_are_in
     await rig.check(idle=True)
 
 
-async def test_contract_9_one_sequential_tool_makes_the_round_sequential(opened: Open) -> None:
+async def test_spec_9_one_sequential_tool_makes_the_round_sequential(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "a"}), ("seq", {"text": "b"}), ("note", {"text": "c"})), say("done")])
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -55,7 +55,7 @@ async def test_contract_9_one_sequential_tool_makes_the_round_sequential(opened:
     await rig.check(idle=True)
 
 
-async def test_contract_9_the_answer_the_tasks_the_slots_and_the_wait_are_one_commit(opened: Open) -> None:
+async def test_spec_9_the_answer_the_tasks_the_slots_and_the_wait_are_one_commit(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "a"}), ("gate", {"text": "b"})), say("done")], record=True)
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate", 2)
@@ -70,7 +70,7 @@ async def test_contract_9_the_answer_the_tasks_the_slots_and_the_wait_are_one_co
     await rig.check(idle=True)
 
 
-async def test_design_1_a_tool_round_is_about_five_commits(opened: Open) -> None:
+async def test_spec_18_a_tool_round_is_about_five_commits(opened: Open) -> None:
     rounds = 6
     script = [call(("note", {"text": str(number)})) for number in range(rounds)]
     rig = await opened([*script, say("done")], settings=dataclasses.replace(FAST, partial_interval=10.0))
@@ -92,7 +92,7 @@ async def test_design_1_a_tool_round_is_about_five_commits(opened: Open) -> None
     ],
     ids=["unavailable", "invalid", "bug", "boom", "unasked cancellation (6.3)"],
 )
-async def test_contract_10_a_call_that_goes_wrong_has_an_error_result_and_the_run_goes_on(
+async def test_spec_10_a_call_that_goes_wrong_has_an_error_result_and_the_run_goes_on(
     opened: Open, turn: Turn, code: str
 ) -> None:
     rig = await opened([turn, say("done")])
@@ -103,7 +103,7 @@ async def test_contract_10_a_call_that_goes_wrong_has_an_error_result_and_the_ru
     await rig.check(idle=True)
 
 
-async def test_contract_10_a_returned_error_is_completed_a_raise_is_failed(opened: Open) -> None:
+async def test_spec_10_a_returned_error_is_completed_a_raise_is_failed(opened: Open) -> None:
     rig = await opened([call(("wrong", {"text": "w"}), ("boom", {"text": "b"})), say("done")])
     await _run(rig)
     outcomes = [task["state"]["outcome"]["status"] for task in await rig.storage.tasks() if task["kind"] == "pi.tool"]
@@ -149,7 +149,7 @@ async def test_p15_an_id_used_again_in_a_later_turn_is_made_unique(opened: Open)
     await rig.check(idle=True)
 
 
-async def test_contract_9_terminate_settles_with_the_calling_message(opened: Open) -> None:
+async def test_spec_9_terminate_settles_with_the_calling_message(opened: Open) -> None:
     rig = await opened([call(("terminate", {"text": "t"})), say("never")])
     settled = await _run(rig)
     assert settled.status == "done"  # type: ignore[attr-defined]
@@ -159,7 +159,7 @@ async def test_contract_9_terminate_settles_with_the_calling_message(opened: Ope
     await rig.check(idle=True)
 
 
-async def test_contract_9_a_stream_without_its_end_is_a_failed_attempt(opened: Open) -> None:
+async def test_spec_9_a_stream_without_its_end_is_a_failed_attempt(opened: Open) -> None:
     """P06: nothing of it runs; it is asked again."""
     cut = call(("note", {"text": "half"}), cut=1)
     served = []
@@ -187,7 +187,7 @@ async def test_contract_9_a_stream_without_its_end_is_a_failed_attempt(opened: O
         ("overflow", 1),
     ],
 )
-async def test_contract_9_which_errors_are_tried_again(opened: Open, kind: str, requests: int) -> None:
+async def test_spec_9_which_errors_are_tried_again(opened: Open, kind: str, requests: int) -> None:
     rig = await opened([say("x", error=ModelError(f"it was {kind}", kind))])  # type: ignore[arg-type]
     settled = await _run(rig)
     assert (settled.status, settled.reason) == ("unanswered", "model_error")  # type: ignore[attr-defined]
@@ -196,7 +196,7 @@ async def test_contract_9_which_errors_are_tried_again(opened: Open, kind: str, 
     await rig.check(idle=True)
 
 
-async def test_contract_9_no_model(opened: Open) -> None:
+async def test_spec_9_no_model(opened: Open) -> None:
     rig = await opened([say("x")])
     other = await rig.harness.create_conversation(agent={"cwd": "."})
     settled = await (await other.submit("go")).wait()
@@ -214,7 +214,7 @@ async def test_p14_the_calls_of_a_length_cut_answer_never_run(opened: Open) -> N
     await rig.check(idle=True)
 
 
-async def test_contract_14_usage_is_added_up_failed_attempts_too(opened: Open) -> None:
+async def test_spec_14_usage_is_added_up_failed_attempts_too(opened: Open) -> None:
     rig = await opened([call(("note", {"text": "a"})), say("done")])
     await _run(rig)
     usage = (await rig.document("pi.usage"))["models"]["strict/m"]
@@ -222,7 +222,7 @@ async def test_contract_14_usage_is_added_up_failed_attempts_too(opened: Open) -
     await rig.check(idle=True)
 
 
-async def test_design_3_the_limit_of_turns_ends_the_run(opened: Open) -> None:
+async def test_spec_20_the_limit_of_turns_ends_the_run(opened: Open) -> None:
     rig = await opened(
         lambda request, index: call(("note", {"text": str(index)})), settings=dataclasses.replace(FAST, limit_turns=3)
     )
@@ -232,7 +232,7 @@ async def test_design_3_the_limit_of_turns_ends_the_run(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_9_prompt_changes_append_system_entries_only_for_what_changed(opened: Open) -> None:
+async def test_spec_9_prompt_changes_append_system_entries_only_for_what_changed(opened: Open) -> None:
     words = ["one"]
     rig = await opened(
         [say("a"), say("b"), say("c")],
@@ -254,7 +254,7 @@ async def test_contract_9_prompt_changes_append_system_entries_only_for_what_cha
     await rig.check(idle=True)
 
 
-async def test_contract_12_later_extensions_override_and_a_missing_name_is_skipped(opened: Open) -> None:
+async def test_spec_12_later_extensions_override_and_a_missing_name_is_skipped(opened: Open) -> None:
     @tool
     async def note(args: Text, call: object) -> str:
         """Another note."""
@@ -268,7 +268,7 @@ async def test_contract_12_later_extensions_override_and_a_missing_name_is_skipp
     await rig.check(idle=True)
 
 
-async def test_contract_12_a_raising_before_tool_hook_blocks_others_are_skipped(opened: Open) -> None:
+async def test_spec_12_a_raising_before_tool_hook_blocks_others_are_skipped(opened: Open) -> None:
     async def refuse(value: object) -> None:
         raise RuntimeError("not that")
 
@@ -293,7 +293,7 @@ async def test_contract_12_a_raising_before_tool_hook_blocks_others_are_skipped(
     await other.check(idle=True)
 
 
-async def test_contract_11_the_derived_request_is_sound_at_rest(opened: Open) -> None:
+async def test_spec_11_the_derived_request_is_sound_at_rest(opened: Open) -> None:
     rig = await opened([call(("note", {"text": "a"}), ("boom", {"text": "b"})), say("done")])
     assert await derived(rig.root) == []
     await _run(rig)

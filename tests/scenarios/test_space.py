@@ -1,4 +1,4 @@
-"""A full disk, a real one where this user may mount (contract 3.6; cases D04, UI-K15)."""
+"""A full disk, a real one where this user may mount (spec 3.6; cases D04, UI-K15)."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ async def _close(rig: Rig) -> None:
     await rig.harness.close()
 
 
-async def test_contract_3_6_a_refused_submit_alone_tells_the_problem_and_the_next_commit_clears_it() -> None:
+async def test_spec_3_6_a_refused_submit_alone_tells_the_problem_and_the_next_commit_clears_it() -> None:
     rig, room = await _rig([say("hello")])
     room.full = True
     with pytest.raises(StorageRejected):
@@ -213,7 +213,7 @@ async def test_contract_3_6_a_refused_submit_alone_tells_the_problem_and_the_nex
     await _close(rig)
 
 
-async def test_contract_3_6_a_refused_partial_tells_the_problem_and_the_answer_is_not_lost() -> None:
+async def test_spec_3_6_a_refused_partial_tells_the_problem_and_the_answer_is_not_lost() -> None:
     rig, room = await _rig([say("word " * 40, chunks=40, pace=0.005)])
     submission = await rig.root.submit("go")
     await rig.provider.wait_requests(1)
@@ -232,7 +232,7 @@ async def test_contract_3_6_a_refused_partial_tells_the_problem_and_the_answer_i
     await _close(rig)
 
 
-async def test_contract_3_6_a_long_lack_of_space_costs_no_growing_effort() -> None:
+async def test_spec_3_6_a_long_lack_of_space_costs_no_growing_effort() -> None:
     rig, room = await _rig([call(*(("gate", {"text": str(number)}) for number in range(4))), say("done")])
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate", 4)
@@ -254,7 +254,7 @@ async def test_contract_3_6_a_long_lack_of_space_costs_no_growing_effort() -> No
     await _close(rig)
 
 
-async def test_contract_3_6_an_abort_while_the_disk_is_full_ends_once_space_is_back() -> None:
+async def test_spec_3_6_an_abort_while_the_disk_is_full_ends_once_space_is_back() -> None:
     rig, room = await _rig([call(("gate", {"text": "g"})), say("done")])
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -269,7 +269,7 @@ async def test_contract_3_6_an_abort_while_the_disk_is_full_ends_once_space_is_b
     await _close(rig)
 
 
-async def test_contract_3_6_closing_while_full_does_not_hang() -> None:
+async def test_spec_3_6_closing_while_full_does_not_hang() -> None:
     rig, room = await _rig([call(("gate", {"text": "g"})), say("done")])
     submission = await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")

@@ -1,4 +1,4 @@
-"""Submissions and the inbox (contract 8), and the queue cases."""
+"""Submissions and the inbox (spec 8), and the queue cases."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import pytest
 
 from durable_tui import ConversationBusy
-from durable_tui.harness.settings import Settings
+from durable_tui.agent.settings import Settings
 from durable_tui.models.provider import ModelError
 from tests.scenarios.conftest import Open
 from tests.tools.scenario import Rig, describe, wait_until
@@ -23,7 +23,7 @@ def echo(request: object, index: int) -> object:
     return say(f"re {text}")
 
 
-async def test_contract_8_1_same_request_id_same_submission(opened: Open) -> None:
+async def test_spec_8_1_same_request_id_same_submission(opened: Open) -> None:
     rig = await opened(echo)
     first = await rig.root.submit("hello", request_id="r-1")
     again = await rig.root.submit("other text", request_id="r-1")
@@ -35,7 +35,7 @@ async def test_contract_8_1_same_request_id_same_submission(opened: Open) -> Non
     await rig.check(idle=True)
 
 
-async def test_contract_8_1_a_write_may_not_reuse_the_id_of_an_input(opened: Open) -> None:
+async def test_spec_8_1_a_write_may_not_reuse_the_id_of_an_input(opened: Open) -> None:
     rig = await opened(echo)
     await (await rig.root.submit("hello", request_id="r-1")).wait()
     with pytest.raises(Exception, match="r-1"):
@@ -66,7 +66,7 @@ async def test_q05_after_a_crash_between_admission_and_reply(opened: Open) -> No
     await rig.check(idle=True)
 
 
-async def test_contract_8_2_an_idle_input_is_placed_and_started_in_one_commit(opened: Open) -> None:
+async def test_spec_8_2_an_idle_input_is_placed_and_started_in_one_commit(opened: Open) -> None:
     rig = await opened([say("hi", delay=0.05)])
     before = (await rig.storage.commits(reverse=True, limit=1))[0].seq
     submission = await rig.root.submit("hello")
@@ -81,7 +81,7 @@ async def test_contract_8_2_an_idle_input_is_placed_and_started_in_one_commit(op
     await rig.check(idle=True)
 
 
-async def test_contract_8_2_an_idle_write_is_done_at_once(opened: Open) -> None:
+async def test_spec_8_2_an_idle_write_is_done_at_once(opened: Open) -> None:
     rig = await opened(echo)
     write = await rig.root.write("pi.user", model=[{"role": "user", "content": "a note", "timestamp": 1}])
     settled = await write.wait()
@@ -91,7 +91,7 @@ async def test_contract_8_2_an_idle_write_is_done_at_once(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_8_3_reject_leaves_no_trace(opened: Open) -> None:
+async def test_spec_8_3_reject_leaves_no_trace(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -104,7 +104,7 @@ async def test_contract_8_3_reject_leaves_no_trace(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_8_3_steer_after_the_tools_and_follow_up_after_the_answer(opened: Open) -> None:
+async def test_spec_8_3_steer_after_the_tools_and_follow_up_after_the_answer(opened: Open) -> None:
     def script(request: object, index: int) -> object:
         return call(("gate", {"text": "g"})) if index == 0 else echo(request, index)
 
@@ -131,7 +131,7 @@ async def test_contract_8_3_steer_after_the_tools_and_follow_up_after_the_answer
 
 
 @pytest.mark.parametrize("mode", ["one_at_a_time", "all"])
-async def test_contract_8_4_one_or_all_at_a_boundary_in_id_order(opened: Open, mode: str) -> None:
+async def test_spec_8_4_one_or_all_at_a_boundary_in_id_order(opened: Open, mode: str) -> None:
     def script(request: object, index: int) -> object:
         return call(("gate", {"text": "g"})) if index == 0 else say(f"answer {index}")
 
@@ -162,7 +162,7 @@ async def test_contract_8_4_one_or_all_at_a_boundary_in_id_order(opened: Open, m
     await rig.check(idle=True)
 
 
-async def test_contract_8_4_writes_come_first_at_a_boundary(opened: Open) -> None:
+async def test_spec_8_4_writes_come_first_at_a_boundary(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -207,7 +207,7 @@ async def _parked(opened: Open) -> Rig:
     return rig
 
 
-async def test_contract_8_5_stop_parks_the_queue_and_a_new_input_goes_first(opened: Open) -> None:
+async def test_spec_8_5_stop_parks_the_queue_and_a_new_input_goes_first(opened: Open) -> None:
     rig = await _parked(opened)
     assert [(item["content"], item.get("parked")) for item in await rig.inbox()] == [("p1", True), ("p2", True)]
     settled = await (await rig.root.submit("new")).wait()
@@ -261,7 +261,7 @@ async def test_ui_q01_what_comes_while_the_run_is_being_stopped_is_answered(open
     await rig.check()
 
 
-async def test_contract_8_5_an_input_during_the_stop_is_answered_after_a_crash_too(opened: Open) -> None:
+async def test_spec_8_5_an_input_during_the_stop_is_answered_after_a_crash_too(opened: Open) -> None:
     rig = await opened(lambda request, index: call(("stubborn", {"seconds": 5.0})) if index == 0 else say("ok"))
     await rig.root.submit("go")
     await rig.effects.wait_started("stubborn")
@@ -304,7 +304,7 @@ async def test_ui_q05_queued_items_can_be_edited_moved_promoted_withdrawn(opened
     await rig.check(idle=True)
 
 
-async def test_contract_8_6_abort_says_what_became_of_it(opened: Open) -> None:
+async def test_spec_8_6_abort_says_what_became_of_it(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     first = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
@@ -320,7 +320,7 @@ async def test_contract_8_6_abort_says_what_became_of_it(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_8_6_cancelling_a_wait_cancels_only_the_wait(opened: Open) -> None:
+async def test_spec_8_6_cancelling_a_wait_cancels_only_the_wait(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     submission = await rig.root.submit("go")
     with pytest.raises(TimeoutError):
@@ -331,7 +331,7 @@ async def test_contract_8_6_cancelling_a_wait_cancels_only_the_wait(opened: Open
     await rig.check(idle=True)
 
 
-async def test_contract_8_4_a_failed_run_leaves_the_inbox_alone_and_order_holds(opened: Open) -> None:
+async def test_spec_8_4_a_failed_run_leaves_the_inbox_alone_and_order_holds(opened: Open) -> None:
     """Q09, UI-Q12: after the failure the older follow-ups run before the new input."""
 
     def script(request: object, index: int) -> object:
@@ -479,7 +479,7 @@ async def test_q10_a_follow_up_typed_while_streaming_sorts_after_the_answer(open
     await rig.check(idle=True)
 
 
-async def test_contract_16_the_draft_is_cleared_in_the_commit_that_admits(opened: Open) -> None:
+async def test_spec_16_the_draft_is_cleared_in_the_commit_that_admits(opened: Open) -> None:
     rig = await opened(echo)
     await rig.root.set_draft("hello wor")
     await rig.crash()

@@ -1,4 +1,4 @@
-"""Tasks of any kind: phases, memos, ownership, waits, held outcomes (contract 6.3 to 6.7)."""
+"""Tasks of any kind: phases, memos, ownership, waits, held outcomes (spec 6.3 to 6.7)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from durable_tui.agent.extension import Extension, ToolCall, tool
+from durable_tui.engine.task import TaskContext, new_task
 from durable_tui.harness.conversation import write_first_documents
-from durable_tui.harness.extension import Extension, ToolCall, tool
-from durable_tui.harness.tasks import TaskContext, new_task
 from durable_tui.session import DocumentDefinition
 from durable_tui.session.documents import empty_object
 from tests.scenarios.conftest import Open
@@ -21,7 +21,7 @@ from tests.tools.strict_provider import call, say
 # -- 6.3 -------------------------------------------------------------------------------------------------------------
 
 
-async def test_contract_6_3_a_phase_without_durable_progress_faults(opened: Open) -> None:
+async def test_spec_6_3_a_phase_without_durable_progress_faults(opened: Open) -> None:
     async def idle(context: TaskContext) -> None:
         await context.memo("m", 1)  # a commit, but the checkpoint stays
 
@@ -36,7 +36,7 @@ async def test_contract_6_3_a_phase_without_durable_progress_faults(opened: Open
 @pytest.mark.parametrize(
     "error", [ValueError("a bug"), asyncio.CancelledError()], ids=["error", "unasked cancellation"]
 )
-async def test_contract_6_3_an_uncaught_error_faults(opened: Open, error: BaseException) -> None:
+async def test_spec_6_3_an_uncaught_error_faults(opened: Open, error: BaseException) -> None:
     async def raises(context: TaskContext) -> None:
         raise error
 
@@ -49,7 +49,7 @@ async def test_contract_6_3_an_uncaught_error_faults(opened: Open, error: BaseEx
     await rig.check(idle=True)
 
 
-async def test_contract_6_3_an_unknown_phase_faults(opened: Open) -> None:
+async def test_spec_6_3_an_unknown_phase_faults(opened: Open) -> None:
     async def leap(context: TaskContext) -> None:
         async with context.commit() as tx:
             context.advance(tx, {"phase": "nowhere"})
@@ -61,7 +61,7 @@ async def test_contract_6_3_an_unknown_phase_faults(opened: Open) -> None:
     await rig.check(idle=True)
 
 
-async def test_contract_6_3_a_task_cancelled_before_its_first_step_is_taken_up_again(opened: Open) -> None:
+async def test_spec_6_3_a_task_cancelled_before_its_first_step_is_taken_up_again(opened: Open) -> None:
     kind = define("t.plain", one=finish)
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind])])
     cancelled: list[str] = []
@@ -83,7 +83,7 @@ async def test_contract_6_3_a_task_cancelled_before_its_first_step_is_taken_up_a
     await rig.check(idle=True)
 
 
-async def test_contract_6_3_beginning_to_wait_is_progress_also_with_the_same_checkpoint(opened: Open) -> None:
+async def test_spec_6_3_beginning_to_wait_is_progress_also_with_the_same_checkpoint(opened: Open) -> None:
     """What it waits for ends while the handler is still returning: woken, not faulted."""
     rounds: list[int] = []
 
@@ -107,7 +107,7 @@ async def test_contract_6_3_beginning_to_wait_is_progress_also_with_the_same_che
 # -- 6.4 -------------------------------------------------------------------------------------------------------------
 
 
-async def test_contract_6_4_the_first_memo_wins_over_checkpoints_and_reopening(opened: Open) -> None:
+async def test_spec_6_4_the_first_memo_wins_over_checkpoints_and_reopening(opened: Open) -> None:
     seen: list[Any] = []
     gate = asyncio.Event()
 
@@ -142,7 +142,7 @@ async def test_contract_6_4_the_first_memo_wins_over_checkpoints_and_reopening(o
 # -- 6.5, 6.7 --------------------------------------------------------------------------------------------------------
 
 
-async def test_contract_6_5_only_conversation_owned_tasks_may_be_background_and_idle_skips_them(opened: Open) -> None:
+async def test_spec_6_5_only_conversation_owned_tasks_may_be_background_and_idle_skips_them(opened: Open) -> None:
     gate = asyncio.Event()
     kind = define("t.gated", one=gated(lambda: gate))
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind])])
@@ -160,7 +160,7 @@ async def test_contract_6_5_only_conversation_owned_tasks_may_be_background_and_
     await rig.check(idle=True)
 
 
-async def test_contract_6_7_an_outcome_is_held_while_owned_work_lives_and_no_more_code_runs(opened: Open) -> None:
+async def test_spec_6_7_an_outcome_is_held_while_owned_work_lives_and_no_more_code_runs(opened: Open) -> None:
     gate, ran = asyncio.Event(), []
     notes = DocumentDefinition("t.notes", "task", empty_object)
 
@@ -196,7 +196,7 @@ async def test_contract_6_7_an_outcome_is_held_while_owned_work_lives_and_no_mor
     await rig.check(idle=True)
 
 
-async def test_contract_6_7_who_waits_for_a_held_task_wakes_only_after_its_last_commit(opened: Open) -> None:
+async def test_spec_6_7_who_waits_for_a_held_task_wakes_only_after_its_last_commit(opened: Open) -> None:
     """The waiter is settled in the same commit as the one it waits for, and comes first in the order of ids."""
     gate, seen = asyncio.Event(), []
 
@@ -227,7 +227,7 @@ async def test_contract_6_7_who_waits_for_a_held_task_wakes_only_after_its_last_
     await rig.check(idle=True)
 
 
-async def test_contract_6_7_a_held_failure_aborts_the_owned_work(opened: Open) -> None:
+async def test_spec_6_7_a_held_failure_aborts_the_owned_work(opened: Open) -> None:
     async def parent(context: TaskContext) -> None:
         async with context.commit() as tx:
             new_task(tx, conversation_id=1, definition=child, input={}, owner=context.id, running=True)
@@ -271,7 +271,7 @@ async def _with_subagent(opened: Open, *, fails: bool) -> tuple[Rig, asyncio.Eve
     return rig, hold, made
 
 
-async def test_contract_6_7_a_completed_call_is_held_while_its_conversation_works(opened: Open) -> None:
+async def test_spec_6_7_a_completed_call_is_held_while_its_conversation_works(opened: Open) -> None:
     rig, hold, made = await _with_subagent(opened, fails=False)
     submission = await rig.root.submit("go")
 
@@ -292,7 +292,7 @@ async def test_contract_6_7_a_completed_call_is_held_while_its_conversation_work
 
 
 async def test_a07_a_failing_call_ends_the_conversation_it_owns_first(opened: Open) -> None:
-    """Contract 10: failed and aborted calls abort conversations they own."""
+    """spec 10: failed and aborted calls abort conversations they own."""
     rig, _, made = await _with_subagent(opened, fails=True)
     settled = await asyncio.wait_for((await rig.root.submit("go")).wait(), 10)
     assert settled.status == "done"
@@ -339,7 +339,7 @@ class Family:
         return await opened([say("x")], extensions=[Extension("tasks", tasks=[self.parent, self.child])])
 
 
-async def test_contract_6_6_all_settled_waits_for_all_whatever_they_come_to(opened: Open) -> None:
+async def test_spec_6_6_all_settled_waits_for_all_whatever_they_come_to(opened: Open) -> None:
     family = Family(["fails", "hangs", "completes"], "allSettled")
     rig = await family.open(opened)
     task_id = await start(rig, family.parent)
@@ -357,7 +357,7 @@ async def test_contract_6_6_all_settled_waits_for_all_whatever_they_come_to(open
     await rig.check(idle=True)
 
 
-async def test_contract_6_6_fail_fast_marks_the_others_at_the_first_bad_outcome(opened: Open) -> None:
+async def test_spec_6_6_fail_fast_marks_the_others_at_the_first_bad_outcome(opened: Open) -> None:
     family = Family(["hangs", "fails", "completes", "hangs"], "failFast")
     rig = await family.open(opened)
     task_id = await start(rig, family.parent)
@@ -367,7 +367,7 @@ async def test_contract_6_6_fail_fast_marks_the_others_at_the_first_bad_outcome(
     await rig.check(idle=True)
 
 
-async def test_contract_6_6_fail_fast_counts_an_outcome_that_is_held(opened: Open) -> None:
+async def test_spec_6_6_fail_fast_counts_an_outcome_that_is_held(opened: Open) -> None:
     """A child that failed but holds its outcome while its own child ends already marks its sibling."""
     order: list[str] = []
     slow = asyncio.Event()
@@ -407,7 +407,7 @@ async def test_contract_6_6_fail_fast_counts_an_outcome_that_is_held(opened: Ope
     await rig.check(idle=True)
 
 
-async def test_contract_6_6_fail_fast_also_sees_what_failed_before_the_wait(opened: Open) -> None:
+async def test_spec_6_6_fail_fast_also_sees_what_failed_before_the_wait(opened: Open) -> None:
     family = Family(["fails", "hangs"], "failFast")
 
     async def late(context: TaskContext) -> None:
@@ -434,7 +434,7 @@ async def test_contract_6_6_fail_fast_also_sees_what_failed_before_the_wait(open
 
 
 @pytest.mark.parametrize("on", ["nothing", "unknown", "ended"])
-async def test_contract_6_6_waiting_on_nothing_that_lives_goes_on_at_once(opened: Open, on: str) -> None:
+async def test_spec_6_6_waiting_on_nothing_that_lives_goes_on_at_once(opened: Open, on: str) -> None:
     ended: list[int] = []
 
     async def one(context: TaskContext) -> None:
@@ -450,7 +450,7 @@ async def test_contract_6_6_waiting_on_nothing_that_lives_goes_on_at_once(opened
 
 
 @pytest.mark.parametrize("on", ["itself", "its owner", "another's, failFast"])
-async def test_contract_6_6_waits_that_are_refused(opened: Open, on: str) -> None:
+async def test_spec_6_6_waits_that_are_refused(opened: Open, on: str) -> None:
     gate = asyncio.Event()
     ids: dict[str, int] = {}
 
@@ -464,13 +464,13 @@ async def test_contract_6_6_waits_that_are_refused(opened: Open, on: str) -> Non
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind, held])])
     ids["owner"], ids["other"] = await start(rig, held), await start(rig, held)
     ended = await outcome(rig, await start(rig, kind, owner=ids["owner"]))
-    assert ended["status"] == "faulted" and "contract 6.6" in ended["error"]
+    assert ended["status"] == "faulted" and "spec 6.6" in ended["error"]
     gate.set()
     await rig.idle()
     await rig.check(idle=True)
 
 
-async def test_contract_6_6_all_settled_may_wait_for_what_it_does_not_own(opened: Open) -> None:
+async def test_spec_6_6_all_settled_may_wait_for_what_it_does_not_own(opened: Open) -> None:
     gate = asyncio.Event()
     ids: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Observation (contract 13): a view and its ops, by committed state only."""
+"""Observation (spec 13): a view and its ops, by committed state only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 @pytest.mark.parametrize("tail", [None, 2])
-async def test_contract_13_the_view_and_the_ops_agree_through_a_whole_run(opened: Open, tail: int | None) -> None:
+async def test_spec_13_the_view_and_the_ops_agree_through_a_whole_run(opened: Open, tail: int | None) -> None:
     rig = await opened(
         [
             call(("talk", {"text": "a", "lines": 5, "seconds": 0.002}), ("boom", {"text": "b"}), text="let me see"),
@@ -111,7 +111,7 @@ async def test_s07_snapshot_plus_changes_is_the_final_state_however_late(backend
     await rig.check(idle=True)
 
 
-async def test_contract_13_a_slow_consumer_gets_one_whole_view(opened: Open) -> None:
+async def test_spec_13_a_slow_consumer_gets_one_whole_view(opened: Open) -> None:
     rig = await opened([say("x")])
     frames = rig.root.watch()
     first = await anext(frames)
@@ -123,7 +123,7 @@ async def test_contract_13_a_slow_consumer_gets_one_whole_view(opened: Open) -> 
     await rig.check(idle=True)
 
 
-async def test_contract_13_a_raising_consumer_ends_only_its_own_watch(opened: Open) -> None:
+async def test_spec_13_a_raising_consumer_ends_only_its_own_watch(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
 
     async def careless() -> None:
@@ -146,7 +146,7 @@ async def test_contract_13_a_raising_consumer_ends_only_its_own_watch(opened: Op
     await rig.check(idle=True)
 
 
-async def test_contract_13_the_task_watch_follows_and_explains(opened: Open) -> None:
+async def test_spec_13_the_task_watch_follows_and_explains(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     follower = Follower(rig.harness.watch_tasks())
     following = asyncio.create_task(follower.follow())

@@ -1,4 +1,4 @@
-"""The exit statuses (DESIGN 3): one test a row, real processes, and what `resume` does afterwards."""
+"""The exit statuses (spec 20): one test a row, real processes, and what `resume` does afterwards."""
 
 from __future__ import annotations
 

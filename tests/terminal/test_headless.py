@@ -214,7 +214,7 @@ def test_l07_unicode_line_ends_and_nul_do_not_break_lines(home: Home) -> None:
     assert home.run("run", "go").stdout == text + "\n"
 
 
-def test_design_3_the_prompt_from_stdin_only_for_a_dash(home: Home) -> None:
+def test_spec_20_the_prompt_from_stdin_only_for_a_dash(home: Home) -> None:
     words = home.command("run", "--json", "-")
     ended = subprocess.run(
         words, cwd=home.project, env=home.environment, input=b"from\xff stdin\n", capture_output=True, timeout=60
@@ -235,14 +235,14 @@ def test_design_3_the_prompt_from_stdin_only_for_a_dash(home: Home) -> None:
     assert process.returncode == 0
 
 
-def test_design_3_a_slow_step_says_what_it_is_on_stderr(home: Home) -> None:
+def test_spec_20_a_slow_step_says_what_it_is_on_stderr(home: Home) -> None:
     home.write([{"calls": [{"name": "bash", "args": {"command": "sleep 2.5"}}]}, *QUICK])
     ended = home.run("run", "go")
     assert (ended.status, ended.stdout) == (0, "It is done.\n")
     assert ended.stderr == "… running bash sleep 2.5\n"
 
 
-def test_design_3_closed_standard_streams_are_no_place_for_the_session(home: Home) -> None:
+def test_spec_20_closed_standard_streams_are_no_place_for_the_session(home: Home) -> None:
     command = " ".join(home.command(*home.in_session(prompt="go")))
     ended = subprocess.run(
         ["sh", "-c", f"{command} >&- 2>&- <&-; echo status $?"], cwd=home.project, env=home.environment,
@@ -252,7 +252,7 @@ def test_design_3_closed_standard_streams_are_no_place_for_the_session(home: Hom
     assert home.run("show", str(home.session)).status == 0
 
 
-def test_design_3_run_in_the_newest_session_and_by_a_part_of_its_id(home: Home) -> None:
+def test_spec_20_run_in_the_newest_session_and_by_a_part_of_its_id(home: Home) -> None:
     assert home.run("run", "--continue", "--request-id", "a", "one").status == 0
     assert home.run("run", "--continue", "two").status == 0
     (info,) = json.loads(home.run("sessions", "--json").stdout)
@@ -264,7 +264,7 @@ def test_design_3_run_in_the_newest_session_and_by_a_part_of_its_id(home: Home) 
     assert shown["session"]["id"] == info["id"] and shown["recovery"] == {"deaths": []}
 
 
-def test_design_3_demo_without_a_terminal(home: Home) -> None:
+def test_spec_20_demo_without_a_terminal(home: Home) -> None:
     home.environment["TMPDIR"] = str(home.folder)
     ended = home.run("demo", timeout=60)
     assert ended.status == 0, ended
@@ -283,7 +283,7 @@ def test_run_lets_the_model_think_as_much_as_is_asked(home: Home) -> None:
         assert [body.get("reasoning_effort") for body in server.requests] == ["high", "high", None]
 
 
-def test_design_3_doctor_says_what_to_do(home: Home) -> None:
+def test_spec_20_doctor_says_what_to_do(home: Home) -> None:
     ended = home.run("doctor")
     assert ended.status == 0, ended
     assert (
@@ -292,7 +292,7 @@ def test_design_3_doctor_says_what_to_do(home: Home) -> None:
     )
 
 
-def test_contract_8_4_an_input_behind_a_run_that_fails_is_still_taken(home: Home) -> None:
+def test_spec_8_4_an_input_behind_a_run_that_fails_is_still_taken(home: Home) -> None:
     home.write([{"text": "x", "delay": 30}])
     home.kill(home.busy())
     failing = '{"message": "no", "kind": "quota"}'
@@ -303,7 +303,7 @@ def test_contract_8_4_an_input_behind_a_run_that_fails_is_still_taken(home: Home
     assert [item["status"] for item in shown["submissions"]] == ["unanswered", "unanswered"]
 
 
-def test_design_3_a_session_without_a_prompt_gives_its_newest_answer_again(home: Home) -> None:
+def test_spec_20_a_session_without_a_prompt_gives_its_newest_answer_again(home: Home) -> None:
     assert home.run(*home.in_session()).status == 0
     for _ in range(2):
         ended = home.run(*home.in_session(prompt=None))
@@ -312,7 +312,7 @@ def test_design_3_a_session_without_a_prompt_gives_its_newest_answer_again(home:
     assert ended.status == 2 and "knows no request 'never'" in ended.stderr
 
 
-def test_contract_15_resume_and_show_print_the_rows_of_the_report(home: Home) -> None:
+def test_spec_15_resume_and_show_print_the_rows_of_the_report(home: Home) -> None:
     home.write([{"calls": [{"name": "bash", "args": {"command": "echo once >> made; sleep 30"}}]}, *QUICK])
     process = home.busy(phase="execute")
     home.wait_until(lambda _: (home.project / "made").exists())

@@ -1,4 +1,4 @@
-"""The launcher in a real terminal (design 4), with a stand-in for the screen."""
+"""The launcher in a real terminal (spec 21), with a stand-in for the screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real program in a real terminal, killed and suspended (design 4): what a person's shell is left with."""
+"""The real program in a real terminal, killed and suspended (spec 21): what a person's shell is left with."""
 
 from __future__ import annotations
 

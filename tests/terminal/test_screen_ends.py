@@ -1,4 +1,4 @@
-"""However the real screen ends, what it acknowledged is there, and the person is told what goes on (DESIGN 3, 4)."""
+"""However the real screen ends, what it acknowledged is there, and the person is told what goes on (spec 20, 21)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real screen shows and does after it was killed (contract 15, UI-R)."""
+"""What the real screen shows and does after it was killed (spec 15, UI-R)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_five_steps_through_the_screen_survive_kills_and_nobody_types_again(seat
     assert len(seat.said()) == 1
 
 
-def test_contract_15_paused_shows_the_found_rows_undecided_and_starting_decides_them(seat: Seat) -> None:
+def test_spec_15_paused_shows_the_found_rows_undecided_and_starting_decides_them(seat: Seat) -> None:
     with ModelServer(SLEEP, strict=True) as server:
         with seat.open_served(server) as window:
             killed_in_a_tool(seat, window)
@@ -111,7 +111,7 @@ def seat_recovery(seat: Seat) -> dict[str, list[dict[str, object]]]:
     return death
 
 
-def test_contract_15_ui_r01_found_rows_are_painted_first_and_each_explains_itself(seat: Seat) -> None:
+def test_spec_15_ui_r01_found_rows_are_painted_first_and_each_explains_itself(seat: Seat) -> None:
     seat.write(SLEEP)
     with seat.open() as window:
         killed_in_a_tool(seat, window)

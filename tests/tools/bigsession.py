@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-from durable_tui.harness.extension import Registry
+from durable_tui.agent.extension import Registry
 from durable_tui.harness.harness import Harness
 from durable_tui.models.provider import Model, ModelRequest, StreamEvent
 from durable_tui.storage import SqliteStorage

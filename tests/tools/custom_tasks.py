@@ -1,4 +1,4 @@
-"""Custom tasks for tests: definitions in a line, starting one, waiting for its outcome (contract 6)."""
+"""Custom tasks for tests: definitions in a line, starting one, waiting for its outcome (spec 6)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from durable_tui.harness.extension import Extension
-from durable_tui.harness.tasks import TaskContext, TaskDefinition, new_task
+from durable_tui.agent.extension import Extension
+from durable_tui.engine.task import TaskContext, TaskDefinition, new_task
 from tests.tools.scenario import Rig
 
 

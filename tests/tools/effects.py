@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from durable_tui.harness.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
+from durable_tui.agent.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
 
 #: Tools that must never have more than one effect a task.
 UNSAFE = frozenset({"note", "slow", "boom", "seq", "gate", "talk", "stubborn", "after", "step", "delegate"})
@@ -204,7 +204,7 @@ def _tools(log: Effects) -> list[Tool]:
 
     @tool
     async def unasked(args: Text, call: ToolCall) -> str:
-        """Raise a cancellation nobody asked for (contract 6.3)."""
+        """Raise a cancellation nobody asked for (spec 6.3)."""
         log.started.append("unasked")
         raise asyncio.CancelledError
 

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from durable_tui.agent.extension import Tool, ToolResult
 from durable_tui.environment.base import Environment, EnvironmentScope
 from durable_tui.environment.local import LocalEnvironment
-from durable_tui.harness.extension import Tool, ToolResult
 
 
 class FakeCall:
-    """What a tool gets as its call (contract 10)."""
+    """What a tool gets as its call (spec 10)."""
 
     def __init__(self, name: str, environment: Environment) -> None:
         self.id = "call-1"

@@ -1,4 +1,4 @@
-"""A storage that fails on purpose: crash points and refusals around any store's commits (contract 3.6, 4).
+"""A storage that fails on purpose: crash points and refusals around any store's commits (spec 3.6, 4).
 
     faulty = FaultyStorage(inner, {3: Fault("uncertain", "after")})
 

@@ -1,4 +1,4 @@
-"""An independent reading of document ops (contract 5), used as a witness against the product's own."""
+"""An independent reading of document ops (spec 5), used as a witness against the product's own."""
 
 from __future__ import annotations
 

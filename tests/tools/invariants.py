@@ -504,7 +504,7 @@ async def check_idle(storage: Storage, *, undecided: bool = False) -> list[str]:
 
 
 async def check_effects(storage: Storage, effects: Iterable[Effect]) -> list[str]:
-    """No unsafe effect twice, none without its intent (contract 6.2, 10)."""
+    """No unsafe effect twice, none without its intent (spec 6.2, 10)."""
     state = await read_state(storage)
     found = []
     counts = Counter((effect.task_id, effect.name) for effect in effects)

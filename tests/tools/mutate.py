@@ -21,21 +21,16 @@ from unittest import mock
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from durable_tui.harness import (
-    attempt,
-    cleanup,
-    context,
-    conversation,
-    generation,
-    inbox,
-    partial,
-    recovery,
-    rounds,
-    scheduler,
-    settle,
-    tasks,
-    toolcall,
-)
+from durable_tui.agent import cleanup, inbox, tool_task
+from durable_tui.agent import model_context as context
+from durable_tui.agent.generation import attempt
+from durable_tui.agent.generation import partial_answer as partial
+from durable_tui.agent.generation import phases as generation
+from durable_tui.agent.generation import tool_round as rounds
+from durable_tui.engine import recovery, scheduler
+from durable_tui.engine import task as tasks
+from durable_tui.engine import task_rules as settle
+from durable_tui.harness import conversation
 from durable_tui.models.provider import ModelError
 from durable_tui.session import documents
 from durable_tui.storage import MemoryStorage
@@ -71,7 +66,7 @@ def unsafe_runs_again() -> Any:
     async def always(*_: Any) -> bool:
         return True
 
-    return mock.patch.object(toolcall, "rerun_allowed", always)
+    return mock.patch.object(tool_task, "rerun_allowed", always)
 
 
 def no_synthetic_results() -> Any:
@@ -161,7 +156,7 @@ def no_verdicts() -> Any:
         return None
 
     return _all(
-        *(mock.patch.object(module, "note_verdict", silent) for module in (recovery, settle, scheduler, toolcall))
+        *(mock.patch.object(module, "note_verdict", silent) for module in (recovery, settle, scheduler, tool_task))
     )
 
 

@@ -36,7 +36,7 @@ async def write(path: str, size: int) -> None:
 
 
 async def measure(folder: str, command: str) -> None:
-    from durable_tui.harness.extension import ToolResult
+    from durable_tui.agent.extension import ToolResult
     from durable_tui.tools.bash import bash
     from tests.tools.fake_call import FakeCall
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from durable_tui.agent.extension import Extension, Registry
+from durable_tui.agent.settings import Settings
 from durable_tui.environment.base import Environment, EnvironmentScope
 from durable_tui.harness.conversation import Conversation
-from durable_tui.harness.extension import Extension, Registry
 from durable_tui.harness.harness import Harness
-from durable_tui.harness.settings import Settings
 from durable_tui.models.provider import Model, ModelRequest
 from durable_tui.storage import MemoryStorage, SqliteStorage
 from durable_tui.storage.errors import Fenced

@@ -17,11 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+from durable_tui.agent.extension import Registry
+from durable_tui.agent.settings import Settings
 from durable_tui.environment.base import EnvironmentFailed, EnvironmentScope, FileInfo, ProcessResult
 from durable_tui.harness.conversation import Conversation
-from durable_tui.harness.extension import Registry
 from durable_tui.harness.harness import Harness
-from durable_tui.harness.settings import Settings
 from durable_tui.host.opening import Host, Opened
 from durable_tui.host.paths import Paths
 from durable_tui.host.prompt import PromptExtension
@@ -29,9 +29,9 @@ from durable_tui.host.settings import Config
 from durable_tui.models import Offer
 from durable_tui.models.provider import Finished, Model, ModelRequest, StreamEvent
 from durable_tui.storage import MemoryStorage, SqliteStorage, identity
-from durable_tui.storage import memory as memory_module
-from durable_tui.storage import opening as opening_module
+from durable_tui.storage.memory import store as memory_module
 from durable_tui.storage.records import OwnerRow
+from durable_tui.storage.sqlite import opening as opening_module
 from durable_tui.tools import CodingTools
 from tests.tools.scenario import wait_until
 from tests.tools.strict_provider import Script, StrictScripted, Turn
@@ -81,7 +81,7 @@ def frozen(clock: Clock, home: Path) -> Iterator[Processes]:
         put(mock.patch.object(identity, "host_name", lambda: HOST))
         put(mock.patch.object(identity, "boot_id", lambda: BOOT))
         put(mock.patch.object(identity, "process_started_at", processes.started))
-        put(mock.patch("durable_tui.harness.toolcall.time", SimpleNamespace(monotonic=lambda: clock() / 1000)))
+        put(mock.patch("durable_tui.agent.tool_task.time", SimpleNamespace(monotonic=lambda: clock() / 1000)))
         put(mock.patch("durable_tui.host.prompt.platform", SimpleNamespace(system=lambda: "Linux")))
         yield processes
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from durable_tui.models import anthropic_request, chat_request, responses_request
-from durable_tui.models.known import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, Quirks
+from durable_tui.models.known_providers import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, Quirks
 from durable_tui.models.messages import AssistantMessage, StopReason
 from durable_tui.models.provider import (
     BlockDelta,

@@ -119,7 +119,7 @@ def _good() -> State:
                                 "doing": "asking m",
                                 "verdict": "resent",
                                 "seq": 3,
-                                "rule": "contract 15",
+                                "rule": "spec 15",
                             }
                         ],
                     }

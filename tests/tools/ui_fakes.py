@@ -1,4 +1,4 @@
-"""A façade made of plain values, feeding the screen views built from real record shapes (RECORDS 2 to 4).
+"""A façade made of plain values, feeding the screen views built from real record shapes (spec 17.2 to 17.4).
 
 `FakeConversation.emit(*ops)` commits ops to the view and sends the frame, as a harness would.
 """
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from durable_tui.agent.extension import Registry
 from durable_tui.delta import apply_ops, freeze
-from durable_tui.harness.extension import Registry
 from durable_tui.host.opening import Host
 from durable_tui.host.paths import Paths
 from durable_tui.host.settings import Config
@@ -370,7 +370,7 @@ def death(*tasks: dict[str, Any], epoch: int = 1, found_by: int = 2) -> dict[str
 def found(task: int, kind: str, phase: str, doing: str, verdict: str | None = None, **more: Any) -> dict[str, Any]:
     row = {"taskId": task, "conversationId": 1, "kind": kind, "phase": phase, "doing": doing, **more}
     if verdict is not None:
-        row |= {"verdict": verdict, "rule": "contract 10", "seq": more.get("seq", 97), "at": START + 161_000}
+        row |= {"verdict": verdict, "rule": "spec 10", "seq": more.get("seq", 97), "at": START + 161_000}
     return row
 
 

@@ -19,10 +19,10 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from durable_tui.agent.extension import Registry
+from durable_tui.agent.settings import Settings
 from durable_tui.environment import LocalEnvironment
-from durable_tui.harness.extension import Registry
 from durable_tui.harness.harness import Harness
-from durable_tui.harness.settings import Settings
 from durable_tui.models import Models
 from durable_tui.storage import SqliteStorage
 from durable_tui.tools import CodingTools

@@ -6,7 +6,7 @@ import pytest
 
 from durable_tui.ui.actions import ACTIONS, BY_ID, SLASHES, action_of, first_key, key_label, keys_of
 from durable_tui.ui.adapter.header import STATES, Header
-from durable_tui.ui.adapter.recovery import VERDICTS
+from durable_tui.ui.adapter.recovery_cards import VERDICTS
 from durable_tui.ui.screens.dialogs import help_lines
 from tests.tools import ui_fakes as fakes
 from tests.ui.kit import running, screen_text, until

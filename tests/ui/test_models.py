@@ -152,7 +152,7 @@ async def test_ui_t06_the_model_list_is_drawn_at_any_size(size: tuple[int, int])
 
 
 async def test_a_real_session_shows_the_level_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from durable_tui.models.known import KNOWN
+    from durable_tui.models.known_providers import KNOWN
     from durable_tui.ui.app import DurableApp
 
     for known in KNOWN.values():

@@ -47,7 +47,7 @@ async def test_mounted_widgets_are_few_and_stay_few_with_history() -> None:
         assert len(list(app.main.walk_children())) == before < 40
 
 
-async def test_contract_15_found_rows_stand_on_the_screen_before_anything_moves() -> None:
+async def test_spec_15_found_rows_stand_on_the_screen_before_anything_moves() -> None:
     opened = fakes.FakeOpened(
         fakes.FakeConversation(
             fakes.empty_view(recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", "edit a.json"))]})
@@ -88,7 +88,7 @@ async def test_each_verdict_appears_as_it_is_decided() -> None:
         )
         await until(pilot, lambda: "≡ verified" in screen_text(app) and "#99" in screen_text(app))
         await pilot.press("f6", "enter")
-        await until(pilot, lambda: "contract 10" in screen_text(app))
+        await until(pilot, lambda: "spec 10" in screen_text(app))
         await pilot.press("escape", "x")
         await until(pilot, lambda: "1 verified" in screen_text(app))
 

@@ -1,4 +1,4 @@
-"""Opening, switching, failing to open, leaving (K07, K09, K16, S08, U08 in process, design 4)."""
+"""Opening, switching, failing to open, leaving (K07, K09, K16, S08, U08 in process, spec 21)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from durable_tui.host.catalogue import SessionInfo
-from durable_tui.host.errors import HostError
+from durable_tui.host.host_errors import HostError
 from durable_tui.host.options import ScreenOptions
 from durable_tui.storage.errors import SessionLocked, StorageDamaged
 from durable_tui.ui.app import DurableApp
 from durable_tui.ui.glyphs import UNICODE
+from durable_tui.ui.open_session import exit_status
 from durable_tui.ui.screens.sessions import session_rows
-from durable_tui.ui.session import exit_status
 from tests.tools import ui_fakes as fakes
 from tests.ui.kit import running, screen_text, until
 
@@ -196,7 +196,7 @@ async def test_the_theme_command(name: str) -> None:
         await until(pilot, lambda: app.theme == name)
 
 
-async def test_design_5_a_changed_theme_file_shows_at_once(tmp_path: Path) -> None:
+async def test_spec_22_a_changed_theme_file_shows_at_once(tmp_path: Path) -> None:
     host = FakeHost(FakeCatalogue([]), FakePaths(themes=tmp_path))
     async with running(host=host) as (app, pilot, _):
         (tmp_path / "ink.toml").write_text(

@@ -1,4 +1,4 @@
-"""What an import may load (design 1, 6): the launcher and a headless embedder must not pay for the screen."""
+"""What an import may load (spec 18, 23): the launcher and a headless embedder must not pay for the screen."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def packages(modules: set[str]) -> set[str]:
 
 def test_importing_the_package_loads_nothing_else() -> None:
     modules = loaded("import durable_tui")
-    assert {name for name in modules if name.startswith("durable_tui")} == {"durable_tui", "durable_tui.lazy"}
+    assert {name for name in modules if name.startswith("durable_tui")} == {
+        "durable_tui",
+        "durable_tui.ground",
+        "durable_tui.ground.lazy",
+    }
     assert not packages(modules) & HEAVY
     foreign = packages(modules) - LIGHT - {"durable_tui"}
     assert not {name for name in foreign if not name.startswith("_")}
@@ -67,7 +71,8 @@ def test_the_launcher_is_standard_library_only_and_starts_no_loop() -> None:
         "durable_tui.cli.launcher",
         "durable_tui.host",
         "durable_tui.host.terminal",
-        "durable_tui.lazy",
+        "durable_tui.ground",
+        "durable_tui.ground.lazy",
     }
     assert not {name for name in packages(modules) - LIGHT - {"durable_tui"} if not name.startswith("_")}
     assert "asyncio" not in modules

@@ -1,4 +1,4 @@
-"""What a newcomer gets: the two commands, the lock, the entry point (design 1)."""
+"""What a newcomer gets: the two commands, the lock, the entry point (spec 18)."""
 
 from __future__ import annotations
 

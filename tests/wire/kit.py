@@ -8,7 +8,7 @@ from typing import Any
 
 from durable_tui.models import Finished, HttpSettings, ModelError, ModelRequest, OpenAIChatProvider
 from durable_tui.models.http_provider import HttpProvider
-from durable_tui.models.known import Quirks
+from durable_tui.models.known_providers import Quirks
 from durable_tui.models.provider import Model, StreamEvent
 from tests.tools.model_server import ModelServer
 

@@ -1,4 +1,4 @@
-"""Messages over a real socket against a server that breaks on demand (CASES P01-P23, as far as they concern Anthropic)."""
+"""Messages over a real socket against a server that breaks on demand (cases P01-P23, as far as they concern Anthropic)."""
 
 # ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
@@ -13,7 +13,7 @@ from durable_tui.models import AnthropicProvider, Finished, HttpSettings
 from durable_tui.models.anthropic_messages import VERSION
 from durable_tui.models.anthropic_request import BINDING, build_request
 from durable_tui.models.http_provider import HttpProvider
-from durable_tui.models.known import ANTHROPIC, KNOWN, OPENAI_CHAT
+from durable_tui.models.known_providers import ANTHROPIC, KNOWN, OPENAI_CHAT
 from durable_tui.models.provider import BlockDelta, Model, ModelRequest
 from tests.tools.model_server import ModelServer
 from tests.tools.sdk import assemble, neutral

@@ -1,4 +1,4 @@
-"""Runs whose answers are made in the background, through the harness and over a real socket (contract 9 `poll`; A03)."""
+"""Runs whose answers are made in the background, through the harness and over a real socket (spec 9 `poll`; A03)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _deferred(rig: Rig) -> bool:
     return "deferred" in ((await rig.document("pi.live")) or {}).get("generation", {})
 
 
-async def test_contract_9_a_run_of_two_answers_made_in_the_background(serve: Serve) -> None:
+async def test_spec_9_a_run_of_two_answers_made_in_the_background(serve: Serve) -> None:
     note = {"thinking": "hm", "calls": [{"name": "note", "args": {"text": "a"}}], "polls": 2}
     rig, server = await serve([note, {"text": "done", "polls": 1, "usage": {"input": 20, "output": 4}}])
     assert (await (await rig.root.submit("go")).wait()).status == "done"
@@ -59,7 +59,7 @@ async def test_contract_9_a_run_of_two_answers_made_in_the_background(serve: Ser
     assert (await rig.document("pi.usage"))["models"]["cloud/gpt-5.2"]["totalTokens"] > 24
 
 
-async def test_contract_9_15_it_is_looked_for_by_whoever_opens_the_session_next(serve: Serve) -> None:
+async def test_spec_9_15_it_is_looked_for_by_whoever_opens_the_session_next(serve: Serve) -> None:
     rig, server = await serve([{"text": "made", "polls": 0, "background_delay": 1.0}])
     submission = await rig.root.submit("go", request_id="r")
     for _ in range(3):
@@ -95,7 +95,7 @@ async def test_a03_a_server_that_never_confirms_the_cancel_delays_nothing(serve:
     await wait_until(lambda: server.counts["cancel"] == 1)
 
 
-async def test_contract_9_a_server_in_trouble_is_asked_again_and_makes_it_once(serve: Serve) -> None:
+async def test_spec_9_a_server_in_trouble_is_asked_again_and_makes_it_once(serve: Serve) -> None:
     faults = [{"status": 500}, {"status": 429, "headers": {"retry-after": "0"}}, {"reset_after": 20}, {"status": 502}]
     rig, server = await serve([{"text": "made", "polls": 0, "poll_faults": faults}])
     assert (await (await rig.root.submit("go")).wait()).status == "done"
@@ -103,7 +103,7 @@ async def test_contract_9_a_server_in_trouble_is_asked_again_and_makes_it_once(s
     assert await rig.transcript() == ["user: go", "ai: made"]
 
 
-async def test_contract_9_an_answer_that_is_gone_ends_the_run_in_words(serve: Serve) -> None:
+async def test_spec_9_an_answer_that_is_gone_ends_the_run_in_words(serve: Serve) -> None:
     rig, server = await serve([{"text": "made", "poll_faults": [{"status": 404}]}])
     settled = await (await rig.root.submit("go")).wait()
     assert settled.reason == "model_error" and "no longer has this answer" in (settled.detail or "")
@@ -117,7 +117,7 @@ async def test_contract_9_an_answer_that_is_gone_ends_the_run_in_words(serve: Se
         ({"finish": "failed", "failed": {"code": "invalid_prompt", "message": "not this"}}, 1, "not this"),
     ],
 )
-async def test_contract_9_an_answer_that_failed_is_an_attempt_that_failed(
+async def test_spec_9_an_answer_that_failed_is_an_attempt_that_failed(
     serve: Serve, turn: dict[str, Any], posts: int, words: str
 ) -> None:
     rig, server = await serve([{**turn, "polls": 1}])
@@ -128,7 +128,7 @@ async def test_contract_9_an_answer_that_failed_is_an_attempt_that_failed(
     assert [message["stopReason"] for message in failed] == ["error"] * posts
 
 
-async def test_contract_9_an_answer_cut_by_its_limit_is_kept(serve: Serve) -> None:
+async def test_spec_9_an_answer_cut_by_its_limit_is_kept(serve: Serve) -> None:
     rig, server = await serve([{"text": "half of it", "finish": "length", "polls": 1}])
     assert (await (await rig.root.submit("go")).wait()).status == "done"
     assert await rig.transcript() == ["user: go", "ai: half of it (length)"] and server.counts["post"] == 1

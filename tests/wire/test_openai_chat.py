@@ -1,4 +1,4 @@
-"""Chat Completions over a real socket against a server that breaks on demand (CASES P01-P26)."""
+"""Chat Completions over a real socket against a server that breaks on demand (cases P01-P26)."""
 
 # ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models import Finished, HttpSettings, OpenAIChatProvider
-from durable_tui.models.known import Quirks
+from durable_tui.models.known_providers import Quirks
 from durable_tui.models.provider import BlockDelta
 from tests.tools.model_server import ModelServer
 from tests.wire.kit import (

@@ -9,7 +9,7 @@ import pytest
 
 from durable_tui.models.anthropic_messages import AnthropicProvider
 from durable_tui.models.http_provider import HttpProvider
-from durable_tui.models.known import ANTHROPIC, KNOWN, OPENAI_CHAT, OPENAI_RESPONSES, REFUSALS, Quirks
+from durable_tui.models.known_providers import ANTHROPIC, KNOWN, OPENAI_CHAT, OPENAI_RESPONSES, REFUSALS, Quirks
 from durable_tui.models.openai_chat import OpenAIChatProvider
 from durable_tui.models.openai_responses import ResponsesProvider
 from tests.tools.model_server import ModelServer

@@ -1,4 +1,4 @@
-"""Responses over a real socket against a server that breaks on demand (CASES P01-P26)."""
+"""Responses over a real socket against a server that breaks on demand (cases P01-P26)."""
 
 # ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models import Finished, HttpSettings
-from durable_tui.models.known import OPENAI_RESPONSES, Quirks
+from durable_tui.models.known_providers import OPENAI_RESPONSES, Quirks
 from durable_tui.models.openai_responses import ResponsesProvider
 from durable_tui.models.provider import BlockDelta
 from durable_tui.models.responses_request import build_request

@@ -1,4 +1,4 @@
-"""Answers that are made in the background, over a real socket (contract 9, `poll`; WIRE 3.2)."""
+"""Answers that are made in the background, over a real socket (spec 9, `poll`; WIRE 3.2)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models import Deferred, Finished, HttpSettings, ModelError, ModelRequest, Models
-from durable_tui.models.known import OPENAI_RESPONSES
+from durable_tui.models.known_providers import OPENAI_RESPONSES
 from durable_tui.models.openai_responses import ResponsesProvider
 from durable_tui.models.provider import BackgroundProvider, BlockStart, StreamEvent
 from tests.tools.model_server import ModelServer

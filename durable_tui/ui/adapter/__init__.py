@@ -1,1 +1,1 @@
-"""From frames to what the screen shows: pure, with no textual or rich in it (DESIGN 1)."""
+"""From frames to what the screen shows: pure, with no textual or rich in it (spec 18)."""

@@ -1,4 +1,4 @@
-"""Entries as blocks: one entry gives a head, its text in chunks, its tool calls, its notes (RECORDS 2, 3)."""
+"""Entries as blocks: one entry gives a head, its text in chunks, its tool calls, its notes (spec 17.2, 17.3)."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from durable_tui.ui.adapter import words
-from durable_tui.ui.adapter.recovery import VERDICTS, Recovery, RecoveryRow
+from durable_tui.ui.adapter.recovery_cards import VERDICTS, Recovery, RecoveryRow
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 
 Run = tuple[str, str]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from durable_tui.models.usage import tokens_text, total_usage
-from durable_tui.ui.adapter import header, recovery, rows, words
+from durable_tui.ui.adapter import header, recovery_cards, rows, words
 from durable_tui.ui.adapter.blocks import Said
-from durable_tui.ui.adapter.model import Changes, Conversation, FrameLike
+from durable_tui.ui.adapter.transcript_model import Changes, Conversation, FrameLike
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 
 
@@ -78,7 +78,7 @@ class ScreenModel:
 
     @property
     def busy(self) -> bool:
-        """A conversation is busy exactly while `pi.live.run` exists (contract 1)."""
+        """A conversation is busy exactly while `pi.live.run` exists (spec 1)."""
         return bool(self.run)
 
     @property
@@ -126,8 +126,8 @@ class ScreenModel:
         used = total_usage([self.view.get("usage") or {}])
         return f"{tokens_text(used)}; {header.cost_words(used, self.glyphs['at_least'])}" if any(used.values()) else ""
 
-    def recovery(self, *, every: bool = False) -> recovery.Recovery:
-        return recovery.recovery(self.view.get("recovery"), epoch=None if every else self.epoch)
+    def recovery(self, *, every: bool = False) -> recovery_cards.Recovery:
+        return recovery_cards.recovery(self.view.get("recovery"), epoch=None if every else self.epoch)
 
     def live(self, now: int) -> rows.Rows:
         return rows.live_rows(self.view, self.tasks, now, self.glyphs, self.running_since, standing=self.paused)

@@ -14,10 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from durable_tui.ui.actions import ACTIONS, first_key, key_label, keys_of
-from durable_tui.ui.adapter.recovery import RecoveryRow, explanation
+from durable_tui.ui.adapter.recovery_cards import RecoveryRow, explanation
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Line, Run
 from durable_tui.ui.text.safe import clean
 from durable_tui.ui.text.wrap import wrap

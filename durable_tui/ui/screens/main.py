@@ -1,4 +1,4 @@
-"""The main screen: header, recovery card, transcript, side panels, composer, footer (DESIGN 4)."""
+"""The main screen: header, recovery card, transcript, side panels, composer, footer (spec 21)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from durable_tui.ui.actions import Action, bindings, first_key
-from durable_tui.ui.adapter.model import Changes
 from durable_tui.ui.adapter.rows import Rows
 from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.adapter.transcript_model import Changes
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run
 from durable_tui.ui.text.safe import clean
 from durable_tui.ui.widgets.composer import Composer
@@ -28,7 +28,7 @@ from durable_tui.ui.widgets.inbox import Inbox
 from durable_tui.ui.widgets.live import Live
 from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.panel import Panel
-from durable_tui.ui.widgets.recovery import RecoveryCard
+from durable_tui.ui.widgets.recovery_list import RecoveryCard
 from durable_tui.ui.widgets.suggestions import Suggestions
 from durable_tui.ui.widgets.tabs import Tabs
 from durable_tui.ui.widgets.tasks import Tasks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from durable_tui.models.offers import Offer
-from durable_tui.ui.adapter.offers import offer_rows
+from durable_tui.models.listing import Offer
+from durable_tui.ui.adapter.model_rows import offer_rows
 from durable_tui.ui.adapter.rows import Rows
 from durable_tui.ui.screens.dialogs import Look
 from durable_tui.ui.screens.search import SearchScreen

@@ -8,9 +8,9 @@ from typing import Any
 
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool
-from durable_tui.ui.adapter.recovery import VERDICTS
+from durable_tui.ui.adapter.recovery_cards import VERDICTS
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.text.diff import counts, diff_lines
+from durable_tui.ui.text.diff_lines import counts, diff_lines
 from durable_tui.ui.text.markdown import markdown
 from durable_tui.ui.text.runs import Line, Run, clip, width
 from durable_tui.ui.text.safe import clean, one_line, output_lines

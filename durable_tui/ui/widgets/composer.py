@@ -1,4 +1,4 @@
-"""The composer: text leaves it only when the commit that took it has returned (DESIGN 4).
+"""The composer: text leaves it only when the commit that took it has returned (spec 21).
 
 It knows nothing of sessions: it asks through messages and is told through `accepted` and `refused`.
 """

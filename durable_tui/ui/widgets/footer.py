@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from durable_tui.ui.actions import ACTIONS, Action, key_label, keys_of
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run, runs_width
 from durable_tui.ui.widgets.paint import strip_of
 

@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from durable_tui.ui.adapter.header import STATES, Header
 from durable_tui.ui.glyphs import UNICODE, Glyphs
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run, clip, runs_width
 from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.paint import strip_of

@@ -10,7 +10,7 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Line
 from durable_tui.ui.widgets.paint import strip_of
 

@@ -9,7 +9,7 @@ from rich.style import Style
 from textual.content import Content
 from textual.strip import Strip
 
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run, width
 from durable_tui.ui.text.safe import one_line
 

@@ -8,7 +8,7 @@ from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run, clip, runs_width
 from durable_tui.ui.widgets.paint import strip_of
 

@@ -24,9 +24,9 @@ from textual.strip import Strip
 from durable_tui.ui.actions import bindings
 from durable_tui.ui.adapter.blocks import Block, Head, Key, Prose
 from durable_tui.ui.adapter.chunks import Chunk
-from durable_tui.ui.adapter.model import Changes, Conversation
+from durable_tui.ui.adapter.transcript_model import Changes, Conversation
 from durable_tui.ui.glyphs import UNICODE, Glyphs
-from durable_tui.ui.palette import Palette
+from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.layout import estimate, layout
 from durable_tui.ui.text.runs import Line, Run, clip_runs, runs_width, slice_cells, width
 from durable_tui.ui.text.wrap import wrap

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-from durable_tui.harness.extension import Extension, Registry, ToolCall, tool
+from durable_tui.agent.extension import Extension, Registry, ToolCall, tool
+from durable_tui.agent.settings import Settings
 from durable_tui.harness.harness import Harness
-from durable_tui.harness.settings import Settings
 from durable_tui.models.messages import AssistantMessage
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelRequest, StreamEvent
 from durable_tui.storage import MemoryStorage, SqliteStorage

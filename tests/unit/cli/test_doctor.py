@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from durable_tui.cli.doctor import Finding, models
-from durable_tui.models.known import KNOWN
+from durable_tui.models.known_providers import KNOWN
 from tests.tools.tiny_server import hangs, lists, says, tiny
 
 SECRET = "sk-0123456789abcdef"
@@ -35,7 +35,7 @@ async def said(*, ask: bool = False) -> dict[str, Finding]:
     return {**named, "default": found[-1]}
 
 
-async def test_design_3_each_provider_is_told_with_what_is_missing_for_it(home: Path) -> None:
+async def test_spec_20_each_provider_is_told_with_what_is_missing_for_it(home: Path) -> None:
     found = await said()
     assert set(found) == {*KNOWN, "default"} and {finding.level for finding in found.values()} == {"note"}
     for name, known in KNOWN.items():
@@ -43,7 +43,7 @@ async def test_design_3_each_provider_is_told_with_what_is_missing_for_it(home: 
     assert "no model to ask yet" in found["default"].text
 
 
-async def test_design_3_a_key_is_told_by_its_variable_and_a_base_url_when_it_is_another(
+async def test_spec_20_a_key_is_told_by_its_variable_and_a_base_url_when_it_is_another(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DEEPSEEK_API_KEY", SECRET)
@@ -56,7 +56,7 @@ async def test_design_3_a_key_is_told_by_its_variable_and_a_base_url_when_it_is_
     assert found["default"] == Finding("ok", f"default model deepseek/{model}, of the first provider with a key")
 
 
-async def test_design_3_local_servers_are_told_with_their_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spec_20_local_servers_are_told_with_their_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tiny(lists(*(f"m{number}" for number in range(5)))) as server, tiny(hangs) as other:
         monkeypatch.setenv("OLLAMA_BASE_URL", server.base_url)
         monkeypatch.setenv("VLLM_BASE_URL", other.base_url)
@@ -72,7 +72,7 @@ async def test_design_3_local_servers_are_told_with_their_models(home: Path, mon
     assert default.level == "problem" and "no server answers" in default.text
 
 
-async def test_design_3_what_is_configured_wrongly_is_a_problem(home: Path) -> None:
+async def test_spec_20_what_is_configured_wrongly_is_a_problem(home: Path) -> None:
     config = home / "config.toml"
     config.write_text('model = "mine/q"\n[providers.mine]\napi_key_env = "MINE_KEY"\nbase_url = "https://x.test/v1"\n')
     found = await said()
@@ -91,7 +91,7 @@ async def test_design_3_what_is_configured_wrongly_is_a_problem(home: Path) -> N
         (says({"what": 1}), "note", "no list of models"),
     ],
 )
-async def test_design_3_ask_tells_whether_a_key_is_accepted(
+async def test_spec_20_ask_tells_whether_a_key_is_accepted(
     home: Path, monkeypatch: pytest.MonkeyPatch, talk: object, level: str, says_so: str
 ) -> None:
     monkeypatch.setenv("MINE_KEY", SECRET)
@@ -106,7 +106,7 @@ async def test_design_3_ask_tells_whether_a_key_is_accepted(
         assert len(server.asked) == 1 and f"authorization: bearer {SECRET}" in server.asked[0].lower()
 
 
-async def test_design_3_ask_tells_that_a_provider_is_not_reached(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spec_20_ask_tells_that_a_provider_is_not_reached(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setattr("durable_tui.models.probe.is_near", lambda url: False)

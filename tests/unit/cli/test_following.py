@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.cli.following import open_submissions, step_of, stuck
+from durable_tui.cli.headless import open_submissions, step_of, stuck
 
 
 def row(number: int, status: str, **more: Any) -> dict[str, Any]:

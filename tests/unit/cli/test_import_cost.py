@@ -11,13 +11,13 @@ HEAVY = ("asyncio", "httpx", "pydantic", "textual", "rich", "sqlite3", "platform
 
 
 @pytest.mark.parametrize("module", ["durable_tui", "durable_tui.cli.main", "durable_tui.cli.launcher"])
-def test_design_1_nothing_heavy_comes_with_it(module: str) -> None:
+def test_spec_18_nothing_heavy_comes_with_it(module: str) -> None:
     program = f"import sys, {module}; print(*(name for name in {HEAVY!r} if name in sys.modules))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
 
 
-def test_design_2_every_public_name_is_there() -> None:
+def test_spec_19_every_public_name_is_there() -> None:
     import durable_tui
 
     for name in durable_tui.__all__:

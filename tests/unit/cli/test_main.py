@@ -1,4 +1,4 @@
-"""The command line (DESIGN 3)."""
+"""The command line (spec 20)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from durable_tui import __version__
 from durable_tui.cli.main import main, parse, prompt_of, split, wants_json
 from durable_tui.cli.status import MEANING, Exit, Status, UsageError, exit_for
-from durable_tui.host.errors import ConfigError, HostError
+from durable_tui.host.host_errors import ConfigError, HostError
 from durable_tui.storage.errors import (
     Fenced,
     SessionLocked,
@@ -36,12 +36,12 @@ from durable_tui.storage.errors import (
         (["--thinking", "high", "run", "x"], "run", ["x"]),
     ],
 )
-def test_design_3_command_and_prompt(argv: list[str], command: str | None, prompt: list[str]) -> None:
+def test_spec_20_command_and_prompt(argv: list[str], command: str | None, prompt: list[str]) -> None:
     found, options = parse(argv)
     assert (found, options.prompt) == (command, prompt)
 
 
-def test_design_3_options_may_stand_before_the_command() -> None:
+def test_spec_20_options_may_stand_before_the_command() -> None:
     command, options = parse(["-C", "/tmp", "--model", "p/m", "run", "--session", "s", "--request-id", "r", "x"])
     assert command == "run" and (options.directory, options.model) == ("/tmp", "p/m")
     assert (options.session, options.request_id, options.timeout, options.json) == ("s", "r", None, False)
@@ -67,7 +67,7 @@ def test_design_3_options_may_stand_before_the_command() -> None:
         ["--json", "x"],
     ],
 )
-def test_design_3_wrong_words_are_usage_errors(argv: list[str]) -> None:
+def test_spec_20_wrong_words_are_usage_errors(argv: list[str]) -> None:
     with pytest.raises(UsageError, match="--help"):
         parse(argv)
 
@@ -78,19 +78,19 @@ def test_thinking_is_one_of_the_levels_and_the_others_are_named() -> None:
         parse(["run", "--thinking=hard", "x"])
 
 
-def test_design_3_json_is_known_before_the_words_are_right() -> None:
+def test_spec_20_json_is_known_before_the_words_are_right() -> None:
     assert wants_json(["run", "--what", "--json"]) and wants_json(["-C", "x", "sessions", "--json"])
     assert not wants_json(["run", "--", "--json"]) and not wants_json(["--json", "x"])
 
 
-def test_design_3_prompts() -> None:
+def test_spec_20_prompts() -> None:
     assert prompt_of([]) is None and prompt_of(["a", "b"]) == "a b"
     assert prompt_of(["bad \udcff byte"]) == "bad ? byte"
     with pytest.raises(UsageError, match="empty"):
         prompt_of([" ", ""])
 
 
-def test_design_3_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_spec_20_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0 and main(["run", "--version"]) == 0
     assert capsys.readouterr().out == f"durable-tui {__version__}\n" * 2
     assert main(["--help"]) == 0
@@ -114,15 +114,15 @@ def test_design_3_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (StorageUncertain("x"), 4, "poisoned"),
     ],
 )
-def test_design_3_errors_become_statuses(error: Exception, status: int, reason: str) -> None:
+def test_spec_20_errors_become_statuses(error: Exception, status: int, reason: str) -> None:
     assert exit_for(error) == Exit(Status(status), reason, "x")
 
 
-def test_design_3_a_defect_has_no_status_of_its_own() -> None:
+def test_spec_20_a_defect_has_no_status_of_its_own() -> None:
     assert exit_for(KeyError("x")) is None
 
 
-def test_records_6_the_exit_event_leaves_out_what_is_unknown() -> None:
+def test_spec_17_6_the_exit_event_leaves_out_what_is_unknown() -> None:
     assert Exit(Status.ANSWERED).event() == {"type": "exit", "status": 0}
     full = Exit(Status.PARKED, "approval", "waits", 7).event()
     assert full == {"type": "exit", "status": 5, "reason": "approval", "message": "waits", "submission": 7}

@@ -10,7 +10,7 @@ import pytest
 
 from durable_tui.cli.status import exit_for
 from durable_tui.cli.waiting import free_space, parked_exit, problem_exit
-from durable_tui.session.errors import DocumentRefused, SessionPoisoned
+from durable_tui.session.session_errors import DocumentRefused, SessionPoisoned
 
 
 def opened(**harness: Any) -> Any:
@@ -26,13 +26,13 @@ def test_d04_a_session_that_refuses(state: str, full: bool, status: int, reason:
     assert (ended.status, ended.reason) == (status, reason) and "not saved: why" in (ended.message or "")
 
 
-def test_contract_6_11_parked_says_which_tasks_and_what_lifts_it() -> None:
+def test_spec_6_11_parked_says_which_tasks_and_what_lifts_it() -> None:
     follower: Any = SimpleNamespace(reason="restart_limit", parked_tasks=[4, 7])
     message = parked_exit(opened(), follower).message or ""
     assert "T4, T7" in message and "`durable-tui resume --retry aaaa1111`" in message
 
 
-def test_contract_3_6_errors_of_the_session_are_the_storages() -> None:
+def test_spec_3_6_errors_of_the_session_are_the_storages() -> None:
     for error in (SessionPoisoned("x"), DocumentRefused("x")):
         ended = exit_for(error)
         assert ended is not None and ended.status == 4

@@ -1,4 +1,4 @@
-"""Differences between values (contract 5.1)."""
+"""Differences between values (spec 5.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from durable_tui.delta import apply_ops, diff, dumps, freeze, utf16_length
-from durable_tui.delta.text import overlap
+from durable_tui.delta.utf16 import overlap
 
 
 def check(old: Any, new: Any) -> list[Any]:
@@ -51,7 +51,7 @@ def test_equal_parts_are_found_in_unrelated_objects() -> None:
     assert {op[0] for op in ops} <= {"p", "s"} and len(dumps(ops)) < len(dumps(new)) / 2
 
 
-def test_contract_5_a_trim_never_splits_a_pair() -> None:
+def test_spec_5_a_trim_never_splits_a_pair() -> None:
     text = "🙂é" * 40
     for cut in range(20):
         for op in check({"t": text}, {"t": text[cut:] + "!"}):

@@ -1,4 +1,4 @@
-"""Drafts: ordinary editing, the smallest natural ops (contract 3.7, 3.8, 5.1, 5.2)."""
+"""Drafts: ordinary editing, the smallest natural ops (spec 3.7, 3.8, 5.1, 5.2)."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_a_value_to_be_set() -> None:
     assert DraftRoot(None).seal() == (None, [])
 
 
-def test_contract_5_2_unchanged_parts_are_shared() -> None:
+def test_spec_5_2_unchanged_parts_are_shared() -> None:
     base = freeze(BASE)
     root = DraftRoot(base)
     root.value["items"][1]["id"] = 5
@@ -257,7 +257,7 @@ def test_replay_gives_the_same_order_of_keys() -> None:
 # --- behaving like data ----------------------------------------------------------------------------------------------
 
 
-def test_contract_3_8_values_are_copied_at_the_assignment() -> None:
+def test_spec_3_8_values_are_copied_at_the_assignment() -> None:
     item = {"deep": [1]}
     root = DraftRoot(freeze(BASE))
     root.value["x"] = item
@@ -281,7 +281,7 @@ def test_contract_3_8_values_are_copied_at_the_assignment() -> None:
         (lambda d: d.setdefault("x", {1: 2}), None),
     ],
 )
-def test_contract_3_8_a_violation_raises_at_the_assignment(change: Any, path: Any) -> None:
+def test_spec_3_8_a_violation_raises_at_the_assignment(change: Any, path: Any) -> None:
     base = freeze(BASE)
     root = DraftRoot(base)
     with pytest.raises(JsonError) as caught:
@@ -401,7 +401,7 @@ def test_removed_parts_come_back_frozen_and_old_drafts_of_them_refuse_writes() -
 
 
 @pytest.mark.parametrize("ending", ["seal", "close"])
-def test_contract_3_7_after_the_end_every_access_raises(ending: str) -> None:
+def test_spec_3_7_after_the_end_every_access_raises(ending: str) -> None:
     root = DraftRoot(freeze(BASE))
     draft, items = root.value, root.value["items"]
     iterator = iter(items)

@@ -1,4 +1,4 @@
-"""Frozen values: strict JSON, copied, never changed (contract 3.8, 5.2)."""
+"""Frozen values: strict JSON, copied, never changed (spec 3.8, 5.2)."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_subclasses_lose_their_class() -> None:
     [float("nan"), float("inf"), -float("inf"), b"x", {1, 2}, object(), 1j, iter([]), 10**4300, -(10**4300)],
     ids=lambda bad: type(bad).__name__,
 )
-def test_contract_3_8_not_json_raises_and_names_the_path(bad: Any) -> None:
+def test_spec_3_8_not_json_raises_and_names_the_path(bad: Any) -> None:
     with pytest.raises(JsonError) as caught:
         freeze(bad)
     assert caught.value.path == []
@@ -159,7 +159,7 @@ def test_contract_3_8_not_json_raises_and_names_the_path(bad: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [1, None, True, 2.5, ("a",)])
-def test_contract_3_8_keys_must_be_text(key: Any) -> None:
+def test_spec_3_8_keys_must_be_text(key: Any) -> None:
     with pytest.raises(JsonError, match="key"):
         freeze({"a": {key: 1}})
 
@@ -190,7 +190,7 @@ def test_depth_is_bounded_when_built_from_frozen_parts() -> None:
     assert freeze([1, value["a"]])[1] is value["a"]
 
 
-def test_contract_3_8_lone_surrogates_are_replaced() -> None:
+def test_spec_3_8_lone_surrogates_are_replaced() -> None:
     assert clean_text("a\ud800b") == "a\ufffdb"
     assert clean_text("\udc00\ud800") == "\ufffd\ufffd"
     assert clean_text("x\ud83d\ude42y") == "x🙂y"

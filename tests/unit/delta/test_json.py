@@ -1,4 +1,4 @@
-"""JSON text is strict both ways (contract 3.8)."""
+"""JSON text is strict both ways (spec 3.8)."""
 
 from __future__ import annotations
 

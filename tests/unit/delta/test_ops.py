@@ -1,4 +1,4 @@
-"""Applying the seven ops (contract 5)."""
+"""Applying the seven ops (spec 5)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BASE: dict[str, Any] = {"text": "a🙂b", "n": 1, "items": [{"id": 0}, {"id": 1}
          {**BASE, "n": 3, "o": {"p": {"q": [1], "r": 2}}}),
     ],
 )  # fmt: skip
-def test_contract_5_ops(ops: list[Any], expected: Any) -> None:
+def test_spec_5_ops(ops: list[Any], expected: Any) -> None:
     base = freeze(BASE)
     assert apply_ops(base, ops) == expected
     assert base == BASE
@@ -45,7 +45,7 @@ def test_splice_and_reorder_may_address_the_root() -> None:
     assert base == [1, 2, 3]
 
 
-def test_contract_5_2_unchanged_parts_are_shared() -> None:
+def test_spec_5_2_unchanged_parts_are_shared() -> None:
     base = freeze(BASE)
     value = apply_ops(base, [["s", ["items", 1, "id"], 5]])
     assert value["o"] is base["o"] and value["items"][0] is base["items"][0] and value["items"][2] is base["items"][2]

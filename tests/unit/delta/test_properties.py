@@ -1,4 +1,4 @@
-"""What holds for every value and every edit (contract 5: base plus ops gives the exact value, always)."""
+"""What holds for every value and every edit (spec 5: base plus ops gives the exact value, always)."""
 
 from __future__ import annotations
 

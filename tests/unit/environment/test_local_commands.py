@@ -1,4 +1,4 @@
-"""Commands of the local environment: contract 10 and 16, cases T16-T20, T27, T28, UI-A01, UI-A06, UI-A07."""
+"""Commands of the local environment: spec 10 and 16, cases T16-T20, T27, T28, UI-A01, UI-A06, UI-A07."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the local environment: contract 10, cases T33, T35, T36, T37."""
+"""Files of the local environment: spec 10, cases T33, T35, T36, T37."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from durable_tui.forensics import export, report, text
+from durable_tui.forensics import export, report
+from durable_tui.forensics import text_report as text
 from durable_tui.forensics.blocks import blocks, call_summary
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.opening import Host, open_session
@@ -97,7 +98,7 @@ async def test_jsonl_is_every_record_one_a_line(session: Path) -> None:
     assert entries[0]["model"][0]["content"] == EVIL and entries[0]["seq"] > 0
 
 
-def test_records_4_a_task_row_takes_the_verdict_of_its_newest_death() -> None:
+def test_spec_17_4_a_task_row_takes_the_verdict_of_its_newest_death() -> None:
     row = {"taskId": 4, "kind": "pi.tool", "phase": "execute", "doing": "edit a"}
     recovery = {
         "deaths": [

@@ -1,4 +1,4 @@
-"""One tool call from its arguments to its result: limits, progress, hooks, wrappers, what goes wrong (contract 10, 12)."""
+"""One tool call from its arguments to its result: limits, progress, hooks, wrappers, what goes wrong (spec 10, 12)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from durable_tui.harness.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
-from durable_tui.harness.output import MARGIN_BYTES, MARGIN_LINES
+from durable_tui.agent.bounded_text import MARGIN_BYTES, MARGIN_LINES
+from durable_tui.agent.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
 from durable_tui.storage import MemoryStorage
 from tests.tools.effects import Text
 from tests.tools.faults import Fault, FaultyStorage
@@ -64,9 +64,7 @@ def _tool(name: str, run: Callable[..., Awaitable[Any]], **more: Any) -> Extensi
 
 @pytest.mark.parametrize("keep", ["head", "tail"])
 @pytest.mark.parametrize("lines", [2000, 2000 + MARGIN_LINES, 3000])
-async def test_contract_10_lines_over_the_limit_are_dropped_counted_and_reported(
-    made: Made, keep: Any, lines: int
-) -> None:
+async def test_spec_10_lines_over_the_limit_are_dropped_counted_and_reported(made: Made, keep: Any, lines: int) -> None:
     async def many(args: Any, call: ToolCall) -> str:
         return "".join(f"line {number}\n" for number in range(lines))
 
@@ -85,7 +83,7 @@ async def test_contract_10_lines_over_the_limit_are_dropped_counted_and_reported
         assert "data" not in entry
 
 
-async def test_contract_10_bytes_over_the_limit_are_dropped_without_cutting_a_character(made: Made) -> None:
+async def test_spec_10_bytes_over_the_limit_are_dropped_without_cutting_a_character(made: Made) -> None:
     async def wide(args: Any, call: ToolCall) -> str:
         return "漢" * 60_000 + "END"
 
@@ -109,7 +107,7 @@ async def test_contract_10_bytes_over_the_limit_are_dropped_without_cutting_a_ch
     ],
     ids=["text", "returned error", "ToolError", "bug", "unasked cancellation", "NaN", "block without text", "bytes"],
 )
-async def test_contract_10_what_a_tool_returns_or_raises_becomes_its_result(
+async def test_spec_10_what_a_tool_returns_or_raises_becomes_its_result(
     made: Made, answer: Any, status: str, error: bool
 ) -> None:
     async def any_way(args: Any, call: ToolCall) -> Any:
@@ -126,7 +124,7 @@ async def test_contract_10_what_a_tool_returns_or_raises_becomes_its_result(
         assert codes(await rig.entries()) == ["tool_error"] and "[error] Tool any_way" in result["content"][0]["text"]
 
 
-async def test_contract_10_diagnostics_details_and_usage_are_in_the_result(made: Made) -> None:
+async def test_spec_10_diagnostics_details_and_usage_are_in_the_result(made: Made) -> None:
     usage = {
         "input": 1,
         "output": 2,
@@ -150,7 +148,7 @@ async def test_contract_10_diagnostics_details_and_usage_are_in_the_result(made:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_contract_3_6_a_result_waits_for_a_store_that_refuses_for_a_while(full: bool) -> None:
+def test_spec_3_6_a_result_waits_for_a_store_that_refuses_for_a_while(full: bool) -> None:
     """What happened is not lost to refusals that pass: five seconds without, an hour with a full disk."""
 
     async def body() -> None:
@@ -182,7 +180,7 @@ class Count(BaseModel):
     number: int
 
 
-async def test_contract_10_unavailable_invalid_and_blocked_calls_settle_without_an_intent(made: Made) -> None:
+async def test_spec_10_unavailable_invalid_and_blocked_calls_settle_without_an_intent(made: Made) -> None:
     ran: list[str] = []
 
     @tool
@@ -205,7 +203,7 @@ async def test_contract_10_unavailable_invalid_and_blocked_calls_settle_without_
     assert "execute" not in phases
 
 
-async def test_contract_10_repair_then_hooks_in_order_then_validation_again(made: Made) -> None:
+async def test_spec_10_repair_then_hooks_in_order_then_validation_again(made: Made) -> None:
     seen: list[Any] = []
 
     @tool(repair=lambda arguments: {"number": int(arguments["number"])})
@@ -234,7 +232,7 @@ async def test_contract_10_repair_then_hooks_in_order_then_validation_again(made
 
 
 @pytest.mark.parametrize("arguments", [{"number": "no"}, {"number": float("inf")}], ids=["invalid", "not JSON"])
-async def test_contract_10_what_a_hook_made_of_the_arguments_is_validated(made: Made, arguments: Any) -> None:
+async def test_spec_10_what_a_hook_made_of_the_arguments_is_validated(made: Made, arguments: Any) -> None:
     async def spoil(value: Any) -> Any:
         return (
             {"arguments": {**value["arguments"], "extra": arguments["number"]}}
@@ -256,7 +254,7 @@ async def test_contract_10_what_a_hook_made_of_the_arguments_is_validated(made: 
     assert result["isError"] and codes(await rig.entries()) == ["invalid_arguments"]
 
 
-async def test_contract_12_a_raising_guard_blocks_other_raising_hooks_are_reported_and_skipped(made: Made) -> None:
+async def test_spec_12_a_raising_guard_blocks_other_raising_hooks_are_reported_and_skipped(made: Made) -> None:
     async def broken(value: Any) -> Any:
         raise RuntimeError("a broken hook")
 
@@ -271,7 +269,7 @@ async def test_contract_12_a_raising_guard_blocks_other_raising_hooks_are_report
 
 
 @pytest.mark.parametrize("junk", [42, {"role": "assistant"}, {"role": "assistant", "content": [{"type": "odd"}]}])
-async def test_contract_12_what_a_hook_returns_of_another_kind_is_reported_and_skipped(made: Made, junk: Any) -> None:
+async def test_spec_12_what_a_hook_returns_of_another_kind_is_reported_and_skipped(made: Made, junk: Any) -> None:
     async def hook(value: Any) -> Any:
         return junk
 
@@ -283,7 +281,7 @@ async def test_contract_12_what_a_hook_returns_of_another_kind_is_reported_and_s
         assert any(f"hook {name} of extension g returned" in line for line in rig.harness.reports)
 
 
-async def test_contract_12_after_tool_hooks_may_replace_the_result_in_extension_order(made: Made) -> None:
+async def test_spec_12_after_tool_hooks_may_replace_the_result_in_extension_order(made: Made) -> None:
     def stamp(word: str) -> Any:
         async def hook(result: ToolResult) -> ToolResult:
             return dataclasses.replace(result, content=f"{result.content} {word}")
@@ -299,7 +297,7 @@ async def test_contract_12_after_tool_hooks_may_replace_the_result_in_extension_
     assert result["content"][0]["text"] == "noted x one two"
 
 
-async def test_contract_12_wrappers_apply_to_the_winner(made: Made) -> None:
+async def test_spec_12_wrappers_apply_to_the_winner(made: Made) -> None:
     async def other(args: Any, call: ToolCall) -> str:
         return f"other {args.text}"
 
@@ -323,7 +321,7 @@ async def test_contract_12_wrappers_apply_to_the_winner(made: Made) -> None:
     assert result["content"][0]["text"] == "[other x]" and rig.effects.read() == []
 
 
-async def test_contract_12_running_work_keeps_its_code_and_the_next_call_sees_the_new_one(made: Made) -> None:
+async def test_spec_12_running_work_keeps_its_code_and_the_next_call_sees_the_new_one(made: Made) -> None:
     rig = Rig([call(("gate", {"text": "g"})), call(("gate", {"text": "h"})), say("done")])
     await rig.open()
     submission = await rig.root.submit("go")
@@ -339,7 +337,7 @@ async def test_contract_12_running_work_keeps_its_code_and_the_next_call_sees_th
     await rig.harness.close()
 
 
-async def test_contract_9_a_sequential_round_starts_one_call_after_the_other(made: Made) -> None:
+async def test_spec_9_a_sequential_round_starts_one_call_after_the_other(made: Made) -> None:
     active, most = 0, 0
 
     async def one(args: Any, call: ToolCall) -> str:
@@ -364,7 +362,7 @@ async def test_contract_9_a_sequential_round_starts_one_call_after_the_other(mad
 # -- progress --------------------------------------------------------------------------------------------------------
 
 
-async def test_contract_10_progress_is_bounded_and_counts_what_it_dropped(made: Made) -> None:
+async def test_spec_10_progress_is_bounded_and_counts_what_it_dropped(made: Made) -> None:
     hold = asyncio.Event()
 
     async def chatty(args: Any, call: ToolCall) -> str:
@@ -391,7 +389,7 @@ async def test_contract_10_progress_is_bounded_and_counts_what_it_dropped(made: 
     await rig.check(idle=True)
 
 
-async def test_contract_10_progress_is_committed_only_while_its_own_slot_exists(made: Made) -> None:
+async def test_spec_10_progress_is_committed_only_while_its_own_slot_exists(made: Made) -> None:
     kept: list[ToolCall] = []
 
     async def leaky(args: Any, call: ToolCall) -> str:
@@ -410,7 +408,7 @@ async def test_contract_10_progress_is_committed_only_while_its_own_slot_exists(
             pass
 
 
-def test_contract_10_progress_commits_keep_their_distance_and_big_output_is_paced() -> None:
+def test_spec_10_progress_commits_keep_their_distance_and_big_output_is_paced() -> None:
     """At most every max(100 ms, bytes written / 100 KiB/s)."""
 
     async def body() -> None:

@@ -1,4 +1,4 @@
-"""Answers made in the background, on a clock of their own (contract 9 `poll`; cases A03, R06)."""
+"""Answers made in the background, on a clock of their own (spec 9 `poll`; cases A03, R06)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness import cancelling
-from durable_tui.harness.settings import Settings
+from durable_tui.agent.generation import provider_cancel as cancelling
+from durable_tui.agent.settings import Settings
 from durable_tui.models.provider import ModelError
 from tests.tools.scenario import Rig, text_of, wait_until
 from tests.tools.schedules import clock, run
@@ -83,7 +83,7 @@ def _unreachable(kind: Any = "network", **more: Any) -> ModelError:
     return ModelError("strict: cannot be reached", kind, polled=True, **more)
 
 
-def test_contract_9_an_answer_made_elsewhere_is_looked_for_when_its_provider_says() -> None:
+def test_spec_9_an_answer_made_elsewhere_is_looked_for_when_its_provider_says() -> None:
     async def body() -> None:
         waits = iter([2.0, 3.0, 4.5, 90.0])
         polls = Polls(lambda request, index: say("made", defer=3, after=next(waits, 0.0)))
@@ -113,7 +113,7 @@ def test_contract_9_an_answer_made_elsewhere_is_looked_for_when_its_provider_say
     _run(body)
 
 
-def test_contract_9_looks_that_fail_back_off_and_a_good_one_begins_anew() -> None:
+def test_spec_9_looks_that_fail_back_off_and_a_good_one_begins_anew() -> None:
     async def body() -> None:
         polls = Polls([say("made", defer=1, after=5.0)])
         polls.rig.provider.poll_faults = {n: _unreachable() for n in (1, 2, 3, 5)}
@@ -145,7 +145,7 @@ def test_p19_a_look_waits_as_long_as_the_server_asks_up_to_ten_minutes(asked: fl
     _run(body)
 
 
-def test_contract_9_after_many_failed_looks_the_run_ends_and_nothing_is_asked_anew() -> None:
+def test_spec_9_after_many_failed_looks_the_run_ends_and_nothing_is_asked_anew() -> None:
     async def body() -> None:
         polls = Polls([say("made", defer=0, after=1.0)])
         polls.rig.provider.poll_faults = {n: _unreachable() for n in range(1, 100)}
@@ -162,7 +162,7 @@ def test_contract_9_after_many_failed_looks_the_run_ends_and_nothing_is_asked_an
 
 
 @pytest.mark.parametrize(("kind", "cancels"), [("not_found", 0), ("authentication", 1)])
-def test_contract_9_a_look_that_cannot_succeed_ends_the_run_at_once(kind: Any, cancels: int) -> None:
+def test_spec_9_a_look_that_cannot_succeed_ends_the_run_at_once(kind: Any, cancels: int) -> None:
     async def body() -> None:
         polls = Polls([say("made", defer=0, after=1.0)])
         polls.rig.provider.poll_faults = {1: ModelError("strict: no such response", kind, status=404, polled=True)}
@@ -176,7 +176,7 @@ def test_contract_9_a_look_that_cannot_succeed_ends_the_run_at_once(kind: Any, c
     _run(body)
 
 
-def test_contract_9_a_look_that_breaks_off_is_made_again_and_a_broken_provider_ends_the_run() -> None:
+def test_spec_9_a_look_that_breaks_off_is_made_again_and_a_broken_provider_ends_the_run() -> None:
     async def body() -> None:
         cut = iter([2, None])
         polls = Polls(lambda request, index: say("made", defer=0, chunks=4, cut=next(cut) if polls.looked else None))
@@ -196,7 +196,7 @@ def test_contract_9_a_look_that_breaks_off_is_made_again_and_a_broken_provider_e
     _run(body)
 
 
-def test_contract_9_an_answer_that_failed_is_another_attempt_with_another_key() -> None:
+def test_spec_9_an_answer_that_failed_is_another_attempt_with_another_key() -> None:
     async def body() -> None:
         fault = iter([ModelError("strict: the model broke", "server", usage=_usage(3)), None])
         polls = Polls(
@@ -225,7 +225,7 @@ def _usage(tokens: int) -> dict[str, Any]:
     return {"input": tokens, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": tokens, "cost": cost}
 
 
-def test_contract_9_a_refused_answer_ends_the_run_and_its_usage_counts() -> None:
+def test_spec_9_a_refused_answer_ends_the_run_and_its_usage_counts() -> None:
     async def body() -> None:
         refused = ModelError("strict: content filter", "refused", usage=_usage(7))
         polls = Polls([say("the begin", defer=1, after=1.0, chunks=2, error=refused, error_after=1)])
@@ -241,7 +241,7 @@ def test_contract_9_a_refused_answer_ends_the_run_and_its_usage_counts() -> None
     _run(body)
 
 
-def test_contract_9_an_answer_cut_by_its_limit_is_an_answer() -> None:
+def test_spec_9_an_answer_cut_by_its_limit_is_an_answer() -> None:
     async def body() -> None:
         polls = Polls([say("half", defer=1, after=1.0, stop="length")])
         await polls.rig.open()
@@ -285,7 +285,7 @@ def test_a03_a01_an_abort_ends_the_wait_and_the_look_at_once_and_cancels_the_ans
     _run(body)
 
 
-def test_contract_9_a_cancel_that_fails_is_tried_again_and_then_reported() -> None:
+def test_spec_9_a_cancel_that_fails_is_tried_again_and_then_reported() -> None:
     async def body() -> None:
         polls = Polls([say("made", defer=9, after=60.0)])
         await polls.rig.open()
@@ -317,7 +317,7 @@ def test_contract_9_a_cancel_that_fails_is_tried_again_and_then_reported() -> No
     _run(body)
 
 
-def test_contract_13_closing_waits_for_a_cancel_and_not_for_ever() -> None:
+def test_spec_13_closing_waits_for_a_cancel_and_not_for_ever() -> None:
     async def body() -> None:
         polls = Polls([say("made", defer=9, after=60.0)])
         await polls.rig.open()
@@ -343,7 +343,7 @@ def test_contract_13_closing_waits_for_a_cancel_and_not_for_ever() -> None:
     _run(body)
 
 
-def test_contract_9_an_abort_that_comes_before_the_handle_is_stored_cancels_too() -> None:
+def test_spec_9_an_abort_that_comes_before_the_handle_is_stored_cancels_too() -> None:
     async def body() -> None:
         polls = Polls([say("made", defer=9, after=60.0, delay=5.0)])
         await polls.rig.open()
@@ -409,7 +409,7 @@ def test_r06_the_failed_looks_are_counted_on_after_reopening() -> None:
     _run(body)
 
 
-def test_contract_6_9_an_orphaned_run_leaves_no_answer_being_made() -> None:
+def test_spec_6_9_an_orphaned_run_leaves_no_answer_being_made() -> None:
     async def body() -> None:
         polls = Polls([say("made", defer=9, after=60.0)])
         await polls.rig.open()
@@ -426,7 +426,7 @@ def test_contract_6_9_an_orphaned_run_leaves_no_answer_being_made() -> None:
     _run(body)
 
 
-def test_contract_9_tools_follow_an_answer_made_elsewhere_and_each_turn_has_its_own_key() -> None:
+def test_spec_9_tools_follow_an_answer_made_elsewhere_and_each_turn_has_its_own_key() -> None:
     async def body() -> None:
         polls = Polls([call(("note", {"text": "a"}), defer=1, after=1.0), say("done", defer=1, after=1.0)])
         await polls.rig.open()

@@ -1,4 +1,4 @@
-"""The end of watches, waits and sessions (contract 3.6, 7, 13)."""
+"""The end of watches, waits and sessions (spec 3.6, 7, 13)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness.extension import Extension
-from durable_tui.harness.tasks import TaskContext, new_task
+from durable_tui.agent.extension import Extension
+from durable_tui.engine.task import TaskContext, new_task
 from durable_tui.session import SessionClosed, SessionPoisoned
 from durable_tui.session.watch import BEHIND
 from durable_tui.storage import MemoryStorage
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("frames", [BEHIND, BEHIND + 1])
-async def test_contract_13_more_than_a_hundred_frames_behind_gives_one_whole_frame(made: Made, frames: int) -> None:
+async def test_spec_13_more_than_a_hundred_frames_behind_gives_one_whole_frame(made: Made, frames: int) -> None:
     rig = await made([say("x")])
     watch = rig.root.watch()
     view = _plain((await anext(watch)).value)
@@ -112,7 +112,7 @@ async def test_s07_a_tail_has_the_newest_entries_and_everything_after(made: Made
 
 
 @pytest.mark.parametrize("what", ["conversation", "tasks"])
-async def test_contract_13_stopping_a_watch_ends_it_at_once_and_stops_no_work(made: Made, what: str) -> None:
+async def test_spec_13_stopping_a_watch_ends_it_at_once_and_stops_no_work(made: Made, what: str) -> None:
     rig = await made([call(("gate", {"text": "g"})), say("done")])
     watch = rig.root.watch() if what == "conversation" else rig.harness.watch_tasks()
     await anext(watch)
@@ -131,7 +131,7 @@ async def test_contract_13_stopping_a_watch_ends_it_at_once_and_stops_no_work(ma
     assert (await submission.wait()).status == "done"
 
 
-async def test_contract_13_closing_ends_watches_and_later_ones_have_no_frames(made: Made) -> None:
+async def test_spec_13_closing_ends_watches_and_later_ones_have_no_frames(made: Made) -> None:
     rig = await made([say("x")])
     watches = [rig.root.watch(), rig.root.watch(tail=2), rig.harness.watch_tasks()]
     for watch in watches:
@@ -148,7 +148,7 @@ async def test_contract_13_closing_ends_watches_and_later_ones_have_no_frames(ma
 # -- closing ---------------------------------------------------------------------------------------------------------
 
 
-async def test_contract_13_close_seals_admission_and_what_was_admitted_is_stored_but_reaches_no_watch(
+async def test_spec_13_close_seals_admission_and_what_was_admitted_is_stored_but_reaches_no_watch(
     made: Made,
 ) -> None:
     storage = SlowStorage()
@@ -174,7 +174,7 @@ async def test_contract_13_close_seals_admission_and_what_was_admitted_is_stored
     assert len(await rig.entries()) == 3 and (await rig.harness.recovery())["deaths"] == []
 
 
-async def test_contract_13_no_phase_begins_after_close_also_when_its_reservation_was_under_way(made: Made) -> None:
+async def test_spec_13_no_phase_begins_after_close_also_when_its_reservation_was_under_way(made: Made) -> None:
     storage = SlowStorage()
     ran: list[int] = []
 
@@ -199,7 +199,7 @@ async def test_contract_13_no_phase_begins_after_close_also_when_its_reservation
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == f"task {task_id}"] == []
 
 
-async def test_contract_13_close_joins_stubborn_work_and_is_idempotent(made: Made) -> None:
+async def test_spec_13_close_joins_stubborn_work_and_is_idempotent(made: Made) -> None:
     rig = await made([call(("stubborn", {"seconds": 0.1})), say("done")])
     await rig.root.submit("go")
     await rig.effects.wait_started("stubborn")
@@ -233,7 +233,7 @@ async def _waits(rig: Rig) -> Waits:
 
 
 @pytest.mark.parametrize("end", ["close", "poison", "fence"])
-async def test_contract_13_waits_reject_when_the_session_ends_and_afterwards(made: Made, end: str) -> None:
+async def test_spec_13_waits_reject_when_the_session_ends_and_afterwards(made: Made, end: str) -> None:
     plan: dict[int, Fault] = {}
     storage = FaultyStorage(MemoryStorage(), lambda number, batch: plan.get(0))
     rig = await made([call(("gate", {"text": "g"})), say("done")], storage)
@@ -261,7 +261,7 @@ async def test_contract_13_waits_reject_when_the_session_ends_and_afterwards(mad
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("task ")]
 
 
-async def test_contract_13_waits_begun_while_closing_reject_too(made: Made) -> None:
+async def test_spec_13_waits_begun_while_closing_reject_too(made: Made) -> None:
     storage = SlowStorage()
     rig = await made([call(("gate", {"text": "g"})), say("done")], storage)
     waits = await _waits(rig)
@@ -279,7 +279,7 @@ async def test_contract_13_waits_begun_while_closing_reject_too(made: Made) -> N
             await asyncio.wait_for(pending, 5)
 
 
-async def test_contract_8_6_cancelled_waits_leave_nothing_behind(made: Made) -> None:
+async def test_spec_8_6_cancelled_waits_leave_nothing_behind(made: Made) -> None:
     rig = await made([call(("gate", {"text": "g"})), say("done")])
     waits = await _waits(rig)
     for wait in (waits["submission"], waits["task"]):
@@ -293,7 +293,7 @@ async def test_contract_8_6_cancelled_waits_leave_nothing_behind(made: Made) -> 
     await rig.idle()
 
 
-async def test_contract_7_what_starts_scheduling_and_what_does_not(made: Made) -> None:
+async def test_spec_7_what_starts_scheduling_and_what_does_not(made: Made) -> None:
     hold = asyncio.Event()
     held, plain = define("t.held", one=gated(lambda: hold)), define("t.plain", one=finish)
     rig = await made([say("x")], extensions=[Extension("tasks", tasks=[held, plain])])
@@ -322,7 +322,7 @@ async def test_contract_7_what_starts_scheduling_and_what_does_not(made: Made) -
     await rig.check(idle=True)
 
 
-async def test_contract_3_7_a_body_left_open_in_a_generator_does_not_block_the_line(made: Made) -> None:
+async def test_spec_3_7_a_body_left_open_in_a_generator_does_not_block_the_line(made: Made) -> None:
     """The generator is closed by another task, in another context than its body ran in."""
     rig = await made([say("x")])
 
@@ -338,7 +338,7 @@ async def test_contract_3_7_a_body_left_open_in_a_generator_does_not_block_the_l
     assert await rig.entries() == [] and rig.harness.state == "open"
 
 
-async def test_contract_6_5_a_conversation_names_its_owner_rightly(made: Made) -> None:
+async def test_spec_6_5_a_conversation_names_its_owner_rightly(made: Made) -> None:
     hold = asyncio.Event()
     kind = define("t.held", one=gated(lambda: hold))
     rig = await made([say("x")], extensions=[Extension("tasks", tasks=[kind])])

@@ -1,4 +1,4 @@
-"""Events from frames (RECORDS 6): order, nesting, and that growing text is told once."""
+"""Events from frames (spec 17.6): order, nesting, and that growing text is told once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.delta import apply_ops, freeze
-from durable_tui.harness.events import Events, TaskEvents, message_changes, plain, text_change, with_records
+from durable_tui.views.events import Events, TaskEvents, message_changes, plain, text_change, with_records
 
 USAGE = {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 3}
 
@@ -77,7 +77,7 @@ def running() -> Story:
     return story
 
 
-def test_records_6_the_first_frame_is_a_snapshot_with_its_seq() -> None:
+def test_spec_17_6_the_first_frame_is_a_snapshot_with_its_seq() -> None:
     (event,) = Story(seq=7).start()
     assert event["type"] == "snapshot" and event["seq"] == 7
     assert {"entries", "tools", "compactions", "inbox", "agent", "usage"} <= event.keys()
@@ -85,7 +85,7 @@ def test_records_6_the_first_frame_is_a_snapshot_with_its_seq() -> None:
     json.dumps(event)
 
 
-def test_records_6_a_run_from_input_to_answer_in_order() -> None:
+def test_spec_17_6_a_run_from_input_to_answer_in_order() -> None:
     story = Story()
     story.start()
     first = story.step(
@@ -113,7 +113,7 @@ def test_records_6_a_run_from_input_to_answer_in_order() -> None:
     assert {event["seq"] for event in end} == {4}
 
 
-def test_records_6_an_answer_without_a_partial_still_starts() -> None:
+def test_spec_17_6_an_answer_without_a_partial_still_starts() -> None:
     story = running()
     events = story.step(story.add(entry(4, "pi.assistant", [message("Hello")])), ["d", ["run"]], ["d", ["generation"]])
     assert types(events)[1:4] == ["message_start", "message_end", "entry_appended"]
@@ -145,7 +145,7 @@ def test_l02_output_grows_with_the_answer_not_with_its_square() -> None:
     assert double < 2.2 * short
 
 
-def test_records_6_tool_executions_nest_in_their_turn() -> None:
+def test_spec_17_6_tool_executions_nest_in_their_turn() -> None:
     story = running()
     call = {"type": "toolCall", "id": "c1", "name": "edit", "arguments": {"path": "a"}}
     slot = {"callId": "c1", "name": "edit", "taskId": 6, "status": "pending"}
@@ -176,7 +176,7 @@ def test_records_6_tool_executions_nest_in_their_turn() -> None:
     assert types(nothing_left) == ["turn_end", "turn_start"]
 
 
-def test_records_6_a_call_that_never_ran_starts_and_ends_and_an_aborted_one_ends() -> None:
+def test_spec_17_6_a_call_that_never_ran_starts_and_ends_and_an_aborted_one_ends() -> None:
     story = running()
     slots = [{"callId": "a", "name": "x", "status": "pending"}, {"callId": "b", "name": "y", "status": "running"}]
     assert types(story.step(["s", ["tools"], slots])) == ["tool_execution_start"]
@@ -187,7 +187,7 @@ def test_records_6_a_call_that_never_ran_starts_and_ends_and_an_aborted_one_ends
     assert events[1]["toolCallId"] == "b"
 
 
-def test_contract_8_8_a_steer_and_a_handover_stay_one_run_new_inputs_make_another() -> None:
+def test_spec_8_8_a_steer_and_a_handover_stay_one_run_new_inputs_make_another() -> None:
     story = running()
     steered = story.step(["s", ["run"], {"taskId": 9, "inputs": [1, 5]}])
     assert types(steered) == ["submission", "turn_end", "turn_start"]
@@ -204,7 +204,7 @@ def test_contract_8_8_a_steer_and_a_handover_stay_one_run_new_inputs_make_anothe
     assert another[4]["inputs"] == [1, 5] and another[5]["inputs"] == [11]
 
 
-def test_records_6_retries_polls_compactions_and_the_inbox() -> None:
+def test_spec_17_6_retries_polls_compactions_and_the_inbox() -> None:
     story = running()
     retry = {"at": 5000, "error": "503"}
     begun = story.step(["s", ["generation"], {"attempt": 1, "retry": retry}])
@@ -223,7 +223,7 @@ def test_records_6_retries_polls_compactions_and_the_inbox() -> None:
     assert story.step(["s", ["draft", "text"], "not an event"]) == []
 
 
-def test_contract_15_one_recovery_event_per_verdict() -> None:
+def test_spec_15_one_recovery_event_per_verdict() -> None:
     row = {"taskId": 4, "conversationId": 1, "kind": "pi.tool", "phase": "execute", "doing": "edit a"}
     story = Story()
     story.view = apply_ops(
@@ -238,7 +238,7 @@ def test_contract_15_one_recovery_event_per_verdict() -> None:
     assert [event["task"]["taskId"] for event in rest] == [5]
 
 
-def test_contract_13_a_consumer_that_fell_behind_gets_a_fresh_snapshot_and_goes_on_from_it() -> None:
+def test_spec_13_a_consumer_that_fell_behind_gets_a_fresh_snapshot_and_goes_on_from_it() -> None:
     story = running()
     story.view = apply_ops(story.view, [["s", ["generation", "message"], message("half")]])
     story.seq = 40
@@ -248,7 +248,7 @@ def test_contract_13_a_consumer_that_fell_behind_gets_a_fresh_snapshot_and_goes_
     assert grown[0]["changes"] == [["a", ["content", 0, "text"], "!"]]
 
 
-def test_records_6_task_events_tell_each_failure_and_each_parking_once() -> None:
+def test_spec_17_6_task_events_tell_each_failure_and_each_parking_once() -> None:
     events = TaskEvents()
 
     def rows(*items: dict[str, Any]) -> Frame:
@@ -268,7 +268,7 @@ def test_records_6_task_events_tell_each_failure_and_each_parking_once() -> None
     assert events.feed(rows(failed)) == []
 
 
-async def test_records_6_submission_events_do_not_run_ahead_of_their_commit() -> None:
+async def test_spec_17_6_submission_events_do_not_run_ahead_of_their_commit() -> None:
     stored = {"id": 1, "conversationId": 1, "type": "input", "status": "done", "entry": 2, "answer": 9}
 
     async def record(_: int) -> dict[str, Any]:
@@ -295,12 +295,12 @@ messages = st.builds(lambda content, stop: {"content": content, "stopReason": st
 
 
 @given(messages, messages)
-def test_contract_5_changes_of_a_replaced_message_give_exactly_the_new_one(old: Any, new: Any) -> None:
+def test_spec_5_changes_of_a_replaced_message_give_exactly_the_new_one(old: Any, new: Any) -> None:
     assert plain(apply_ops(freeze(old), message_changes(copy.deepcopy(old), new))) == plain(freeze(new))
 
 
 @given(st.text(max_size=40), st.integers(0, 40), st.text(max_size=20))
-def test_records_6_output_changes_give_exactly_the_new_output(old: str, cut: int, more: str) -> None:
+def test_spec_17_6_output_changes_give_exactly_the_new_output(old: str, cut: int, more: str) -> None:
     new = old[cut:] + more
     change = text_change(old, new)
     if "set" in change:

@@ -1,4 +1,4 @@
-"""Waiting before another attempt, and the limits of a run, on a clock of their own (contract 8, 9; cases P19, A01, R06)."""
+"""Waiting before another attempt, and the limits of a run, on a clock of their own (spec 8, 9; cases P19, A01, R06)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.harness.settings import Settings
+from durable_tui.agent.settings import Settings
 from durable_tui.models.provider import ModelError
 from tests.tools.scenario import Rig, wait_until
 from tests.tools.schedules import clock, run
@@ -48,7 +48,7 @@ def _gaps(times: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize(("retries", "gaps"), [(3, [2, 4, 8]), (7, [2, 4, 8, 16, 32, 60, 60]), (0, [])])
-def test_contract_9_backoff_doubles_from_two_seconds_up_to_sixty(retries: int, gaps: list[float]) -> None:
+def test_spec_9_backoff_doubles_from_two_seconds_up_to_sixty(retries: int, gaps: list[float]) -> None:
     async def body() -> None:
         settings = dataclasses.replace(REAL, max_retries=retries)
         rig, times = await _rig([say("x", error=ModelError("down", "network"))], settings)
@@ -143,7 +143,7 @@ def test_r06_the_third_attempt_comes_at_its_stored_time_after_reopening(away: fl
     _run(body)
 
 
-def test_contract_9_attempts_begin_anew_after_an_answer() -> None:
+def test_spec_9_attempts_begin_anew_after_an_answer() -> None:
     async def body() -> None:
         rig, times = await _rig([call(("note", {"text": "a"})), say("done")])
         down = ModelError("down", "server")
@@ -156,7 +156,7 @@ def test_contract_9_attempts_begin_anew_after_an_answer() -> None:
     _run(body)
 
 
-def test_design_3_the_limit_of_cost_ends_the_run_and_failed_attempts_cost_too() -> None:
+def test_spec_20_the_limit_of_cost_ends_the_run_and_failed_attempts_cost_too() -> None:
     async def body() -> None:
         settings = dataclasses.replace(REAL, limit_cost=0.01, max_retries=1)
         rig, times = await _rig(lambda request, index: call(("note", {"text": str(index)})), settings)
@@ -180,7 +180,7 @@ def test_design_3_the_limit_of_cost_ends_the_run_and_failed_attempts_cost_too() 
     _run(body)
 
 
-def test_design_3_failed_attempts_are_no_turns() -> None:
+def test_spec_20_failed_attempts_are_no_turns() -> None:
     async def body() -> None:
         settings = dataclasses.replace(REAL, limit_turns=2)
         rig, times = await _rig(lambda request, index: call(("note", {"text": str(index)})), settings)

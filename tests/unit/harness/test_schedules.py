@@ -1,4 +1,4 @@
-"""Random work on random schedules (contract 7, 8; PEERS 6.5): nothing is lost, invoked twice at once, or left behind."""
+"""Random work on random schedules (spec 7, 8; PEERS 6.5): nothing is lost, invoked twice at once, or left behind."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from durable_tui.agent.extension import Extension, ToolCall, tool
+from durable_tui.agent.inbox import InboxItemGone
+from durable_tui.agent.settings import Settings
 from durable_tui.harness.conversation import agent_value, write_first_documents
-from durable_tui.harness.extension import Extension, ToolCall, tool
-from durable_tui.harness.inbox import InboxItemGone
-from durable_tui.harness.settings import Settings
 from durable_tui.models.provider import ModelError
 from durable_tui.storage.errors import StorageRejected
 from tests.tools.invariants import check_history
@@ -206,7 +206,7 @@ class Chaos:
 
 
 @pytest.mark.parametrize("base", range(0, SEEDS, 15))
-def test_contract_7_random_work_on_random_schedules(base: int) -> None:
+def test_spec_7_random_work_on_random_schedules(base: int) -> None:
     for seed in range(base, base + 15):
         try:
             run(Chaos(seed).live(), seed)

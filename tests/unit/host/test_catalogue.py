@@ -1,4 +1,4 @@
-"""Listing sessions (RECORDS 7; S02, D07, UI-K07, UI-R19, UI-S08)."""
+"""Listing sessions (spec 17.7; S02, D07, UI-K07, UI-R19, UI-S08)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from durable_tui.host import catalogue as module
 from durable_tui.host.catalogue import Catalogue, looks_like_path, new_id
-from durable_tui.host.errors import ModelMissing, SessionUnknown
+from durable_tui.host.host_errors import ModelMissing, SessionUnknown
 from durable_tui.host.opening import Host, Opened, open_session
 from durable_tui.host.paths import Paths
 from durable_tui.models.provider import ThinkingLevel
@@ -38,7 +38,7 @@ async def made(host: Host, directory: Path, prompt: str | None = "fix it") -> Pa
     return path
 
 
-async def test_records_7_a_clean_session_in_full(host: Host, tmp_path: Path) -> None:
+async def test_spec_17_7_a_clean_session_in_full(host: Host, tmp_path: Path) -> None:
     path = await made(host, tmp_path, "first line\nsecond")
     (info,) = await host.catalogue.list(str(tmp_path))
     found = info.json()
@@ -50,7 +50,7 @@ async def test_records_7_a_clean_session_in_full(host: Host, tmp_path: Path) -> 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_records_7_running_unfinished_damaged_and_newer(host: Host, tmp_path: Path) -> None:
+async def test_spec_17_7_running_unfinished_damaged_and_newer(host: Host, tmp_path: Path) -> None:
     (host.paths.config.parent / "turns.json").write_text('[{"text": "slow", "delay": 30}]')
     path = host.catalogue.new_path()
     opened = await open_session(host, path, directory=str(tmp_path))
@@ -98,7 +98,7 @@ async def test_r19_a_session_without_any_input_is_listed_and_opens(host: Host, t
     await opened.close()
 
 
-async def test_records_1_the_index_is_only_a_cache(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spec_17_1_the_index_is_only_a_cache(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await made(host, tmp_path)
     read: list[Path] = []
     facts = module.facts
@@ -147,7 +147,7 @@ async def test_s08_many_sessions_are_listed_without_opening_any(
     assert [info.id for info in found[:2]] == ["001999", "001998"] and len(found) == 2000
 
 
-async def test_records_7_sessions_elsewhere_are_known_once_opened_and_forgotten_with_their_file(
+async def test_spec_17_7_sessions_elsewhere_are_known_once_opened_and_forgotten_with_their_file(
     host: Host, tmp_path: Path
 ) -> None:
     path = tmp_path / "job.sqlite"
@@ -159,7 +159,7 @@ async def test_records_7_sessions_elsewhere_are_known_once_opened_and_forgotten_
     assert await host.catalogue.list() == []
 
 
-def test_design_3_finding_by_id_part_and_path(host: Host, tmp_path: Path) -> None:
+def test_spec_20_finding_by_id_part_and_path(host: Host, tmp_path: Path) -> None:
     folder = host.paths.make_sessions()
     for name in ("20260101-000000-aaaa1111", "20260102-000000-aaaa2222"):
         (folder / f"{name}.sqlite").write_bytes(b"")
@@ -185,7 +185,7 @@ def test_ids_sort_by_age_and_end_in_eight_random_characters() -> None:
     assert len({new_id(0) for _ in range(50)}) == 50
 
 
-async def test_design_3_the_model_by_its_order(host: Host, tmp_path: Path) -> None:
+async def test_spec_20_the_model_by_its_order(host: Host, tmp_path: Path) -> None:
     async def model(env: dict[str, str], asked: str | None = None, path: Path | None = None) -> str:
         other = Host.load({**host.env, **env})
         opened = await open_session(other, path or other.catalogue.new_path(), directory=str(tmp_path), model=asked)
@@ -226,7 +226,7 @@ async def test_the_thinking_level_is_the_configured_one_at_first_and_then_the_on
     assert await level(path) is None and await level(path, "off") is None
 
 
-async def test_design_3_without_any_model_nothing_is_made(tmp_path: Path) -> None:
+async def test_spec_20_without_any_model_nothing_is_made(tmp_path: Path) -> None:
     host = Host.load({"DURABLE_TUI_HOME": str(tmp_path / "home")})
     with pytest.raises(ModelMissing, match="--model PROVIDER/MODEL"):
         await open_session(host, host.catalogue.new_path(), directory=str(tmp_path))

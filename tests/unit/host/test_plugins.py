@@ -1,16 +1,16 @@
-"""Extensions of one's own (DESIGN 5)."""
+"""Extensions of one's own (spec 22)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from durable_tui.harness.extension import Registry
+from durable_tui.agent.extension import Registry
 from durable_tui.host.plugins import install_plugins
 
 GOOD = "from durable_tui import Extension\nextension = Extension('mine')\n"
 
 
-def test_design_5_good_ones_are_installed_and_bad_ones_named_with_their_line(tmp_path: Path) -> None:
+def test_spec_22_good_ones_are_installed_and_bad_ones_named_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "a_good.py").write_text(GOOD)
     (tmp_path / "b_two.py").write_text(
         "from durable_tui import Extension\nextension = [Extension('x'), Extension('y')]\n"
@@ -31,5 +31,5 @@ def test_design_5_good_ones_are_installed_and_bad_ones_named_with_their_line(tmp
     assert "SystemExit: 7" in warnings[4]
 
 
-def test_design_5_no_folder_no_warning(tmp_path: Path) -> None:
+def test_spec_22_no_folder_no_warning(tmp_path: Path) -> None:
     assert install_plugins(Registry(), tmp_path / "none") == []

@@ -1,4 +1,4 @@
-"""The default system prompt (DESIGN 2)."""
+"""The default system prompt (spec 19)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from durable_tui.agent.extension import PromptContext
 from durable_tui.environment.local import LocalEnvironment
-from durable_tui.harness.extension import PromptContext
 from durable_tui.host.prompt import FILE_LIMIT, PromptExtension, context_files, environment
 
 
@@ -23,16 +23,16 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
-def test_design_2_sections_stand_in_their_order() -> None:
+def test_spec_19_sections_stand_in_their_order() -> None:
     assert [section.key for section in PromptExtension.sections] == ["preamble", "tools", "environment", "context"]
 
 
-def test_design_2_the_environment_names_directory_platform_and_the_sessions_date(tmp_path: Path) -> None:
+def test_spec_19_the_environment_names_directory_platform_and_the_sessions_date(tmp_path: Path) -> None:
     text = environment(context(tmp_path))
     assert str(tmp_path) in text and "Date: 2023-11-1" in text
 
 
-async def test_design_2_context_files_from_the_root_of_the_repository_down(repository: Path) -> None:
+async def test_spec_19_context_files_from_the_root_of_the_repository_down(repository: Path) -> None:
     (repository.parent / "AGENTS.md").write_text("outside")
     (repository / "AGENTS.md").write_text("root rules")
     (repository / "src" / "CLAUDE.md").write_text("source rules")
@@ -43,13 +43,13 @@ async def test_design_2_context_files_from_the_root_of_the_repository_down(repos
     assert f'<context path="{repository / "AGENTS.md"}">' in text
 
 
-async def test_design_2_without_a_repository_only_the_directory(tmp_path: Path) -> None:
+async def test_spec_19_without_a_repository_only_the_directory(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("above")
     (tmp_path / "work").mkdir()
     assert await context_files(context(tmp_path / "work")) is None
 
 
-async def test_design_2_context_files_are_bounded_and_links_read_once(repository: Path) -> None:
+async def test_spec_19_context_files_are_bounded_and_links_read_once(repository: Path) -> None:
     (repository / "AGENTS.md").write_text("ä" * FILE_LIMIT)
     (repository / "CLAUDE.md").symlink_to("AGENTS.md")
     text = await context_files(context(repository))

@@ -1,4 +1,4 @@
-"""The configuration (DESIGN 3): every key, and errors that name file, line and key."""
+"""The configuration (spec 20): every key, and errors that name file, line and key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_tui.host.errors import ConfigError
+from durable_tui.host.host_errors import ConfigError
 from durable_tui.host.settings import Config, line_of, load_config, parse_config
 from durable_tui.models import Models
 
@@ -35,7 +35,7 @@ limits = {turns = 20, cost = 1.5}
 """
 
 
-def test_design_3_every_key_arrives_where_it_is_used() -> None:
+def test_spec_20_every_key_arrives_where_it_is_used() -> None:
     config = parse_config(DESIGN, PATH)
     settings = config.harness_settings()
     assert config.model == "local/qwen3" and config.thinking == "high" and config.durability == "power"
@@ -65,7 +65,7 @@ prices = {input = 0, output = 1.5, cache_read = 0.1, cache_write = 2}
     assert model.prices == {"input": 0.0, "output": 1.5, "cacheRead": 0.1, "cacheWrite": 2.0}
 
 
-def test_design_3_no_file_means_the_defaults(tmp_path: Path) -> None:
+def test_spec_20_no_file_means_the_defaults(tmp_path: Path) -> None:
     config = load_config(tmp_path / "config.toml")
     assert config == Config(path=tmp_path / "config.toml")
     assert config.durability == "intents" and config.harness_settings().restart_limit == 5
@@ -129,14 +129,14 @@ def test_design_3_no_file_means_the_defaults(tmp_path: Path) -> None:
         ("[settings\n", 1, "is not TOML"),
     ],
 )
-def test_design_3_an_error_names_file_line_key_and_what_to_do(text: str, line: int, says: str) -> None:
+def test_spec_20_an_error_names_file_line_key_and_what_to_do(text: str, line: int, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_config(text, PATH)
     assert str(caught.value).startswith(f"{PATH}, line {line}:")
     assert says in str(caught.value)
 
 
-def test_design_3_a_file_that_cannot_be_read_is_a_config_error(tmp_path: Path) -> None:
+def test_spec_20_a_file_that_cannot_be_read_is_a_config_error(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"model = 'a/b'\n# \xff\n")
     with pytest.raises(ConfigError, match=r"config.toml, line 2: is not UTF-8"):
@@ -147,7 +147,7 @@ def test_design_3_a_file_that_cannot_be_read_is_a_config_error(tmp_path: Path) -
         load_config(path)
 
 
-def test_design_3_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
+def test_spec_20_a_byte_order_mark_is_no_error(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(b"\xef\xbb\xbfmodel = 'a/b'\r\n")
     assert load_config(path).model == "a/b"

@@ -1,4 +1,4 @@
-"""The line between launcher and app, and the words at the end (design 4)."""
+"""The line between launcher and app, and the words at the end (spec 21)."""
 
 from __future__ import annotations
 

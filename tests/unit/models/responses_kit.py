@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.known import OPENAI_RESPONSES
+from durable_tui.models.known_providers import OPENAI_RESPONSES
 from durable_tui.models.provider import Model, ModelError, ModelRequest
 from durable_tui.models.responses_stream import ResponsesStream
 from tests.unit.models.stream_kit import failure, message_in

@@ -1,4 +1,4 @@
-"""Messages requests from any history, and from any answer that came over the wire (CASES P11, P15, P21, P23)."""
+"""Messages requests from any history, and from any answer that came over the wire (cases P11, P15, P21, P23)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.models.anthropic_request import build_request
-from durable_tui.models.known import ANTHROPIC, OPENAI_CHAT
+from durable_tui.models.known_providers import ANTHROPIC, OPENAI_CHAT
 from durable_tui.models.provider import ThinkingLevel
 from tests.tools import wire_anthropic
 from tests.tools.sdk import assemble_bytes, neutral

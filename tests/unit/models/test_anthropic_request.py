@@ -1,4 +1,4 @@
-"""Messages requests that Anthropic takes, whatever the history holds (CASES P11-P15, P21, P23; WIRE 3.3)."""
+"""Messages requests that Anthropic takes, whatever the history holds (cases P11-P15, P21, P23; WIRE 3.3)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from durable_tui.models.anthropic_request import (
     build_request,
 )
 from durable_tui.models.history import EMPTY_INPUT, EMPTY_OUTPUT, NO_RESULT
-from durable_tui.models.jsontext import encode
-from durable_tui.models.known import ANTHROPIC, KNOWN, OPENAI_CHAT, Quirks
+from durable_tui.models.json_text import encode
+from durable_tui.models.known_providers import ANTHROPIC, KNOWN, OPENAI_CHAT, Quirks
 from durable_tui.models.provider import Model, ModelRequest
 from tests.tools.sdk import check_request
 from tests.tools.strict import check_anthropic

@@ -1,4 +1,4 @@
-"""Events of a Messages stream to ours and the message (CASES P01, P02, P05, P06, P10, P11, P13-P15, P17, P20, P21, P23)."""
+"""Events of a Messages stream to ours and the message (cases P01, P02, P05, P06, P10, P11, P13-P15, P17, P20, P21, P23)."""
 
 # ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from durable_tui.models.anthropic_stream import AnthropicStream
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.known import ANTHROPIC
+from durable_tui.models.known_providers import ANTHROPIC
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelError, ModelRequest
 from tests.tools.sdk import assemble_bytes, neutral
 from tests.unit.models.stream_kit import failure, message_in

@@ -18,7 +18,7 @@ from durable_tui.models.answer import Answer
 from durable_tui.models.anthropic_stream import AnthropicStream
 from durable_tui.models.chat_stream import ChatStream
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.jsontext import replace_surrogates
+from durable_tui.models.json_text import replace_surrogates
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelError, ModelRequest
 from durable_tui.models.responses_stream import ResponsesStream
 from tests.tools.sdk import assemble_bytes, neutral

@@ -1,4 +1,4 @@
-"""Tool calls from fragments, and their arguments (CASES P08, P10-P15; WIRE 3.6)."""
+"""Tool calls from fragments, and their arguments (cases P08, P10-P15; WIRE 3.6)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.models.arguments import RAW_LIMIT, parse_arguments
-from durable_tui.models.calls import CallAssembler, finish_call
+from durable_tui.models.call_fragments import CallAssembler, finish_call
 
 
 def fragment(index: Any = None, id: Any = None, name: Any = None, args: Any = None, **extra: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 import durable_tui
 from durable_tui.models import Models, catalogue
-from durable_tui.models.known import KNOWN
+from durable_tui.models.known_providers import KNOWN
 from durable_tui.models.provider import PriceRule
 
 FOLDER = Path(durable_tui.__file__).parent / "models"

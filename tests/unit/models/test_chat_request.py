@@ -1,4 +1,4 @@
-"""Requests that strict servers take, whatever the history holds (CASES P12, P15, P21-P23, P25; WIRE 3.1, 3.6)."""
+"""Requests that strict servers take, whatever the history holds (cases P12, P15, P21-P23, P25; WIRE 3.1, 3.6)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from durable_tui.models.chat_request import FILLER, TOOL_IMAGES, build_request
 from durable_tui.models.history import EMPTY_INPUT, EMPTY_OUTPUT
-from durable_tui.models.jsontext import encode
-from durable_tui.models.known import KNOWN, Quirks
+from durable_tui.models.json_text import encode
+from durable_tui.models.known_providers import KNOWN, Quirks
 from durable_tui.models.provider import Model, ModelRequest
 from tests.tools.strict import check_openai
 

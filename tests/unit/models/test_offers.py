@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models import ModelRequest, Models, Offer, ScriptedProvider, catalogue
-from durable_tui.models.known import KNOWN
+from durable_tui.models.known_providers import KNOWN
 from tests.tools.tiny_server import lists, says, tiny
 
 NO_LOCAL = {known.base_url_env: "http://127.0.0.1:9/v1" for known in KNOWN.values() if known.local}

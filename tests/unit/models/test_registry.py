@@ -1,4 +1,4 @@
-"""Which models there are and why one cannot be used (DESIGN 3)."""
+"""Which models there are and why one cannot be used (spec 20)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from durable_tui.models import ModelError, ModelRequest, Models, ScriptedProvider
-from durable_tui.models.known import KNOWN
+from durable_tui.models.known_providers import KNOWN
 from tests.tools.model_server import ModelServer
 
 NO_LOCAL = {known.base_url_env: "http://127.0.0.1:9/v1" for known in KNOWN.values() if known.local}

@@ -1,4 +1,4 @@
-"""Items of a Responses stream, however their server tells of them (CASES P05, P06, P08, P10-P15, P21, P23)."""
+"""Items of a Responses stream, however their server tells of them (cases P05, P06, P08, P10-P15, P21, P23)."""
 
 from __future__ import annotations
 

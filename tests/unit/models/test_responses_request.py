@@ -1,4 +1,4 @@
-"""Responses requests that OpenAI takes, whatever the history holds (CASES P11-P13, P15, P21, P23, P25; WIRE 3.2)."""
+"""Responses requests that OpenAI takes, whatever the history holds (cases P11-P13, P15, P21, P23, P25; WIRE 3.2)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from durable_tui.models import anthropic_request, chat_request
 from durable_tui.models.history import EMPTY_INPUT, EMPTY_OUTPUT
-from durable_tui.models.jsontext import encode
-from durable_tui.models.known import ANTHROPIC, KNOWN, OPENAI_CHAT, OPENAI_RESPONSES, Quirks
+from durable_tui.models.json_text import encode
+from durable_tui.models.known_providers import ANTHROPIC, KNOWN, OPENAI_CHAT, OPENAI_RESPONSES, Quirks
 from durable_tui.models.provider import Model, ModelRequest
 from durable_tui.models.responses_request import ENCRYPTED, build_request, sendable
 from tests.tools.sdk import check_request

@@ -1,4 +1,4 @@
-"""Responses streams to the message: recordings, ends, errors and usage (CASES P01, P02, P06, P14, P17, P20, P21)."""
+"""Responses streams to the message: recordings, ends, errors and usage (cases P01, P02, P06, P14, P17, P20, P21)."""
 
 # ruff: noqa: E501 - bodies as they came
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_tui.models.known import OPENAI_RESPONSES, Quirks
+from durable_tui.models.known_providers import OPENAI_RESPONSES, Quirks
 from durable_tui.models.provider import RETRYABLE, Finished, Model, ModelError, ModelRequest
 from durable_tui.models.responses_request import build_request
 from durable_tui.models.responses_stream import ResponsesStream

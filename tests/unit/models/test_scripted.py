@@ -1,4 +1,4 @@
-"""The scripted provider and the tour (DESIGN 3)."""
+"""The scripted provider and the tour (spec 20)."""
 
 from __future__ import annotations
 

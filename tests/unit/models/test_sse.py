@@ -1,4 +1,4 @@
-"""SSE from bytes: every split gives the same events (CASES P01, P02, P04)."""
+"""SSE from bytes: every split gives the same events (cases P01, P02, P04)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents: bases and deltas, versions, incarnations (contract 5)."""
+"""Documents: bases and deltas, versions, incarnations (spec 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commit line: order, refusal, poison (contract 3)."""
+"""The commit line: order, refusal, poison (spec 3)."""
 
 from __future__ import annotations
 

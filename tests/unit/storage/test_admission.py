@@ -1,4 +1,4 @@
-"""What may be opened, and what is refused with its bytes unchanged (contract 4, 4.3; RECORDS 1)."""
+"""What may be opened, and what is refused with its bytes unchanged (spec 4, 4.3, 17.1)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from durable_tui.storage import (
     StorageError,
     StorageForeign,
     StorageNewer,
-    admission,
-    opening,
-    schema,
 )
 from durable_tui.storage.errors import SessionLocked
+from durable_tui.storage.sqlite import inspection as admission
+from durable_tui.storage.sqlite import opening, schema
 from tests.tools.batches import begin, entry, put
 
 ROOT = Path(__file__).parents[3]
@@ -247,7 +246,7 @@ AS_NOBODY = """
 import asyncio, os, sys
 sys.path.insert(0, sys.argv[1])
 from durable_tui.storage import SqliteStorage, StorageError
-from durable_tui.storage import sqlite, opening  # imported before the rights are given up
+from durable_tui.storage.sqlite import store, opening  # imported before the rights are given up
 
 async def main(path):
     try:

@@ -1,4 +1,4 @@
-"""The private door to aiosqlite's thread (DESIGN 6)."""
+"""The private door to aiosqlite's thread (spec 23)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import aiosqlite
 import pytest
 
-from durable_tui.storage.admission import connect
-from durable_tui.storage.door import Door, Handle
 from durable_tui.storage.errors import StorageError
+from durable_tui.storage.sqlite.inspection import connect
+from durable_tui.storage.sqlite.thread import Door, Handle
 
 
 def test_the_private_names_are_those_of_the_pinned_aiosqlite() -> None:
@@ -59,7 +59,7 @@ async def test_jobs_run_whole_in_order_on_one_daemon_thread(tmp_path: Path) -> N
         await door.run(lambda _: None)
 
 
-async def test_contract_3_5_finish_awaits_its_job_however_often_it_is_cancelled(tmp_path: Path) -> None:
+async def test_spec_3_5_finish_awaits_its_job_however_often_it_is_cancelled(tmp_path: Path) -> None:
     door = await opened(tmp_path / "a")
     done: list[int] = []
 
@@ -78,7 +78,7 @@ async def test_contract_3_5_finish_awaits_its_job_however_often_it_is_cancelled(
     await door.close()
 
 
-async def test_contract_3_5_a_failure_behind_a_cancellation_is_its_cause(tmp_path: Path) -> None:
+async def test_spec_3_5_a_failure_behind_a_cancellation_is_its_cause(tmp_path: Path) -> None:
     door = await opened(tmp_path / "a")
 
     def fails(_: Handle) -> None:

@@ -1,4 +1,4 @@
-"""One process owns a store: the lock, its holder's name, who is provably dead (contract 4.2)."""
+"""One process owns a store: the lock, its holder's name, who is provably dead (spec 4.2)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 
 from durable_tui.storage import SessionLocked, SqliteStorage, StorageError
 from durable_tui.storage.identity import boot_id, host_name, is_dead, process_started_at, this_owner
-from durable_tui.storage.ownership import OwnerLock, owner_of, sibling
+from durable_tui.storage.sqlite.lock import OwnerLock, owner_of, sibling
 from tests.tools.batches import begin
 
 
-def test_records_1_the_names_beside_a_session() -> None:
+def test_spec_17_1_the_names_beside_a_session() -> None:
     assert sibling("/s/a.sqlite", ".lock") == "/s/a.lock"
     assert sibling("/s/a.sqlite", ".files") == "/s/a.files"
     assert sibling("/s/job.db", ".lock") == "/s/job.db.lock"
@@ -90,7 +90,7 @@ def test_a_look_at_the_lock_never_makes_an_opener_fail(tmp_path: Path) -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from durable_tui.storage.ownership import owner_of\n"
+            "import sys; from durable_tui.storage.sqlite.lock import owner_of\n"
             "print('go', flush=True)\nwhile True: owner_of(sys.argv[1])",
             str(tmp_path / "a.sqlite"),
         ],
@@ -172,7 +172,7 @@ async def test_a_started_program_inherits_no_lock(tmp_path: Path) -> None:
         sleeping.wait()
 
 
-def test_contract_4_2_who_is_provably_dead() -> None:
+def test_spec_4_2_who_is_provably_dead() -> None:
     me = this_owner(1, 0)
     assert not is_dead(me)
     assert is_dead(replace(me, boot_id="another boot"))
@@ -188,7 +188,7 @@ def test_contract_4_2_who_is_provably_dead() -> None:
     assert is_dead(gone_row) and process_started_at(gone.pid) is None
 
 
-def test_contract_4_2_a_zombie_is_dead() -> None:
+def test_spec_4_2_a_zombie_is_dead() -> None:
     zombie = subprocess.Popen([sys.executable, "-c", ""])
     row = replace(this_owner(1, 0), pid=zombie.pid)
     until = time.monotonic() + 10

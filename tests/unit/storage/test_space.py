@@ -1,4 +1,4 @@
-"""A full disk refuses, says where and how much is free, and nothing is lost (contract 3.6; cases D04, K15)."""
+"""A full disk refuses, says where and how much is free, and nothing is lost (spec 3.6; cases D04, K15)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from durable_tui.storage import SqliteStorage, StorageRejected, schema
-from durable_tui.storage.admission import connect
-from durable_tui.storage.jobs import Writer
+from durable_tui.storage import SqliteStorage, StorageRejected
+from durable_tui.storage.sqlite import schema
+from durable_tui.storage.sqlite.commit import Writer
+from durable_tui.storage.sqlite.inspection import connect
 from tests.tools.batches import begin, entry, put
 
 

@@ -1,4 +1,4 @@
-"""The SQLite store: its settings, its file, its plans and its verdicts (contract 3.6, 4, 4.1, 4.3; RECORDS 1)."""
+"""The SQLite store: its settings, its file, its plans and its verdicts (spec 3.6, 4, 4.1, 4.3, 17.1)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from durable_tui.storage import SqliteStorage, StorageError, StorageRejected, StorageUncertain, queries, schema
-from durable_tui.storage import opening as opening_module
-from durable_tui.storage.jobs import Writer, steps
+from durable_tui.storage import SqliteStorage, StorageError, StorageRejected, StorageUncertain
 from durable_tui.storage.records import Batch, OwnerRow
+from durable_tui.storage.sqlite import opening as opening_module
+from durable_tui.storage.sqlite import queries, schema
+from durable_tui.storage.sqlite.commit import Writer, steps
 from tests.tools.batches import batch, begin, entry, put, submission, task
 
 
@@ -46,7 +47,7 @@ async def test_ui_k11_every_setting_is_explicit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("durability", "levels"), [("process", [1, 1, 1]), ("intents", [2, 1, 2]), ("power", [2, 2, 2])]
 )
-async def test_contract_4_1_which_commits_are_flushed(tmp_path: Path, durability: Any, levels: list[int]) -> None:
+async def test_spec_4_1_which_commits_are_flushed(tmp_path: Path, durability: Any, levels: list[int]) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite", durability)
     await begin(storage)
     seen = []
@@ -63,7 +64,7 @@ async def test_contract_4_1_which_commits_are_flushed(tmp_path: Path, durability
     await storage.close()
 
 
-async def test_records_1_the_file_its_tables_and_its_mode(tmp_path: Path) -> None:
+async def test_spec_17_1_the_file_its_tables_and_its_mode(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")
     assert storage.label == str(tmp_path / "a.sqlite")
     assert storage.files == str(tmp_path / "a.files")
@@ -98,7 +99,7 @@ async def test_records_1_the_file_its_tables_and_its_mode(tmp_path: Path) -> Non
     assert os.listdir(tmp_path) == ["a.sqlite"], "no -wal, -shm or lock is left by a clean close"
 
 
-async def test_contract_4_live_tasks_and_open_submissions_are_found_by_index(tmp_path: Path) -> None:
+async def test_spec_4_live_tasks_and_open_submissions_are_found_by_index(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")
 
     async def plan(sql: str, *values: Any) -> str:
@@ -123,7 +124,7 @@ async def test_contract_4_live_tasks_and_open_submissions_are_found_by_index(tmp
     await storage.close()
 
 
-async def test_contract_4_checkpoints_happen_when_idle_and_at_close(tmp_path: Path) -> None:
+async def test_spec_4_checkpoints_happen_when_idle_and_at_close(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite", "process")
     await begin(storage)
     size = os.path.getsize(tmp_path / "a.sqlite")
@@ -287,7 +288,7 @@ ONE = Batch(1, 1, conversations=[{"id": 1}])
         ("COMMIT", sqlite3.SQLITE_IOERR, True, StorageUncertain, False),
     ],
 )
-def test_contract_3_6_a_failed_commit_is_checked_before_it_is_judged(
+def test_spec_3_6_a_failed_commit_is_checked_before_it_is_judged(
     tmp_path: Path, failing: Any, at: str, code: int, after: bool, expected: type[StorageError], full: bool
 ) -> None:
     writer = writer_on(failing, tmp_path)
@@ -304,7 +305,7 @@ def test_contract_3_6_a_failed_commit_is_checked_before_it_is_judged(
         assert failing.execute("SELECT count(*) FROM conversations").fetchone() == (1,)
 
 
-def test_contract_3_6_a_transaction_that_cannot_be_ended_is_uncertain(tmp_path: Path, failing: Any) -> None:
+def test_spec_3_6_a_transaction_that_cannot_be_ended_is_uncertain(tmp_path: Path, failing: Any) -> None:
     writer = writer_on(failing, tmp_path)
     failing.at, failing.code = "ROLLBACK", sqlite3.SQLITE_IOERR
     bad = Batch(1, 1, conversations=[{"id": 1}], entries=[entry(2), entry(2)])
@@ -312,7 +313,7 @@ def test_contract_3_6_a_transaction_that_cannot_be_ended_is_uncertain(tmp_path: 
         writer.commit(failing, bad, steps(bad), 2)
 
 
-async def test_contract_15_after_an_uncertain_commit_the_end_is_unclean(
+async def test_spec_15_after_an_uncertain_commit_the_end_is_unclean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")

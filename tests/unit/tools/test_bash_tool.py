@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from durable_tui.agent.extension import ToolResult
 from durable_tui.environment import EnvironmentFailed
-from durable_tui.harness.extension import ToolResult
 from durable_tui.tools.bash import bash
 from tests.tools.fake_call import Bench, marked, measure, text_of
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_tui.tools.diff import compare, of_replacements
 from durable_tui.tools.editing import EditRefused, apply_edits, splice, to_bytes
+from durable_tui.tools.file_diff import compare, of_replacements
 
 
 def edited(original: bytes, *edits: tuple[str, str]) -> bytes:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from durable_tui.agent.extension import PromptContext, Tool, ToolError, ToolResult
 from durable_tui.environment import EnvironmentFailed, EnvironmentScope, LocalEnvironment
-from durable_tui.harness.extension import PromptContext, Tool, ToolError, ToolResult
 from durable_tui.tools import CodingTools
 from durable_tui.tools.coding import guidance
 from durable_tui.tools.edit import edit

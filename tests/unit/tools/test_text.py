@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from durable_tui.tools.text import Cleaner, LiveText, Tail, clean, first_bytes, last_bytes, show_bytes, size
+from durable_tui.tools.text_output import Cleaner, LiveText, Tail, clean, first_bytes, last_bytes, show_bytes, size
 
 
 def cleaned(data: bytes, *cuts: int) -> str:

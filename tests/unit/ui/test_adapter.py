@@ -8,8 +8,8 @@ import pytest
 
 from durable_tui.delta import apply_ops, freeze
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool, source_text
-from durable_tui.ui.adapter.model import Changes, Conversation
 from durable_tui.ui.adapter.screen import ScreenModel
+from durable_tui.ui.adapter.transcript_model import Changes, Conversation
 from durable_tui.ui.glyphs import UNICODE
 from durable_tui.ui.text.layout import layout
 from tests.tools.ui_fakes import (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.ui.adapter.chunks import HARD_CHARS, Chunker, chunks
-from durable_tui.ui.text.diff import counts, rows
+from durable_tui.ui.text.diff_lines import counts, rows
 from durable_tui.ui.text.markdown import inline, markdown
 from durable_tui.ui.text.runs import runs_text, width
 

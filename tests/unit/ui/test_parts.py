@@ -15,7 +15,7 @@ from durable_tui.ui.actions import ACTIONS, BY_ID, bindings, check_keymap, compl
 from durable_tui.ui.clipboard import LIMIT, sequence
 from durable_tui.ui.commands import Commands
 from durable_tui.ui.files import walk
-from durable_tui.ui.palette import VARIABLES, Palette
+from durable_tui.ui.styles import VARIABLES, Palette
 from durable_tui.ui.widgets.heights import Heights
 
 

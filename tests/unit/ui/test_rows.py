@@ -1,4 +1,4 @@
-"""Panels, header and recovery in words (contract 15, look; UI-S07, UI-Q01, UI-Q11, UI-R10)."""
+"""Panels, header and recovery in words (spec 15, look; UI-S07, UI-Q01, UI-Q11, UI-R10)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.header import context_of, cost_of, state_of
-from durable_tui.ui.adapter.recovery import VERDICTS, explanation, recovery
+from durable_tui.ui.adapter.recovery_cards import VERDICTS, explanation, recovery
 from durable_tui.ui.adapter.rows import Rows, inbox_rows, live_rows, recovery_rows, task_rows
 from durable_tui.ui.glyphs import ASCII, TABLE, UNICODE
 from durable_tui.ui.text.runs import width
@@ -31,7 +31,7 @@ def test_every_verdict_of_the_contract_has_words() -> None:
     assert VERDICTS["interrupted"].sentence == "may have partly run; the model was told"
 
 
-def test_contract_15_a_row_found_again_by_the_next_death_is_shown_once_there() -> None:
+def test_spec_15_a_row_found_again_by_the_next_death_is_shown_once_there() -> None:
     first = death(found(8, "pi.tool", "execute", "edit a.json"), found(3, "pi.generation", "tools", "asking m"))
     second = death(found(8, "pi.tool", "execute", "edit a.json", "interrupted", seq=110))
     third = {**first, "tasks": first["tasks"][1:]}
@@ -74,7 +74,7 @@ def test_the_explanation_names_commits_times_and_the_rule() -> None:
     lines = dict(explanation(row))
     assert "4711" in lines["died"] and "#96" in lines["last commit"] and "#97" in lines["decided"]
     assert "37 s without a process" in lines["found"]
-    assert lines["rule"] == "contract 10"
+    assert lines["rule"] == "spec 10"
     assert "not safe to repeat" in lines["why"]
 
 
@@ -103,7 +103,7 @@ def test_a02_retry_counts_down_with_its_error() -> None:
     assert state_of(view, {}) == "retrying"
 
 
-def test_contract_9_an_answer_made_elsewhere_is_said_in_words() -> None:
+def test_spec_9_an_answer_made_elsewhere_is_said_in_words() -> None:
     view = empty_view(run={"taskId": 5, "inputs": []}, generation={"attempt": 1, "deferred": {"pollAt": NOW + 4000}})
     task = {"id": 5, "startedAt": NOW - 42_000, "status": "running", "phase": "poll", "provider": "openai"}
     assert texts(live_rows(view, {5: task}, NOW)) == [

@@ -1,0 +1,82 @@
+"""Ending an answer at the provider that makes it, once nobody waits for it any more (spec 9, `poll`)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from durable_tui.delta import thaw
+from durable_tui.engine.task import checkpoint_of, describe, is_decided, outcome_of
+from durable_tui.models.provider import ModelError
+from durable_tui.session import Commit
+
+if TYPE_CHECKING:
+    from durable_tui.engine.kernel import Kernel
+
+PAUSES = (1.0, 3.0)  # seconds between the tries
+ONE_TRY = 10.0  # seconds for one try
+ABORT_WAITS = 0.1  # seconds that an abort waits for it: so short that a stop is felt at once
+CLOSE_WAITS = 3.0  # seconds that closing waits for what is left
+
+
+class Cancelling:
+    """What is being ended at providers, in the background of one harness.
+
+    An abort starts it before it decides the outcome, so a crash in between starts it again. What ends without its abort
+    handler (faulted, orphaned) is noticed in the commit that says so. A failure is reported and changes nothing.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._running: dict[int, asyncio.Task[None]] = {}
+        kernel.session.observe(self._observe)
+
+    def start(self, task_id: int, checkpoint: Any) -> asyncio.Task[None]:
+        """End the answer that a `poll` checkpoint names; the task never raises. One at a time for each task."""
+        running = self._running.get(task_id)
+        if running is None:
+            ending = self._cancel(checkpoint["model"]["provider"], thaw(checkpoint["handle"]))
+            running = asyncio.get_running_loop().create_task(ending, name=f"cancel the answer of task {task_id}")
+            self._running[task_id] = running
+            running.add_done_callback(lambda _: self._running.pop(task_id, None))
+        return running
+
+    async def close(self) -> None:
+        """Give what runs a little more time, then leave it."""
+        running = list(self._running.values())
+        if not running:
+            return
+        _, left = await asyncio.wait(running, timeout=CLOSE_WAITS)
+        for task in left:
+            task.cancel()
+        if left:
+            self._kernel.report(f"{len(left)} answer(s) may go on at their provider: closing did not wait longer")
+            await asyncio.wait(left, timeout=1.0)
+
+    async def _cancel(self, provider: str, handle: dict[str, Any]) -> None:
+        problem = ""
+        for pause in (*PAUSES, None):
+            try:
+                async with asyncio.timeout(ONE_TRY):
+                    await self._kernel.models.cancel(provider, handle)
+                return
+            except ModelError as error:
+                problem = str(error)
+                if not error.retryable:
+                    break
+            except TimeoutError:
+                problem = f"no reply within {ONE_TRY:g} s"
+            except Exception as error:  # noqa: BLE001 - a provider of any make; it is reported
+                problem = describe(error)
+                break
+            if pause is not None:
+                await asyncio.sleep(pause)
+        self._kernel.report(f"an answer may go on at {provider}, it could not be cancelled there: {problem}")
+
+    def _observe(self, commit: Commit) -> None:
+        for before, after in commit.tasks:
+            if before is None or before["kind"] != "pi.generation" or is_decided(before) or not is_decided(after):
+                continue
+            checkpoint = checkpoint_of(before)
+            if checkpoint.get("phase") == "poll" and outcome_of(after)["status"] in ("faulted", "orphaned"):
+                self.start(after["id"], checkpoint)

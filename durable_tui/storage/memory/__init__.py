@@ -1,0 +1,1 @@
+"""A store in memory: the reference semantics, and tests (spec 4)."""

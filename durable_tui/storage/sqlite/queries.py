@@ -1,0 +1,161 @@
+"""Reads as jobs: each is one SELECT, fetched whole, so that no cursor stays open (spec 4)."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from durable_tui.delta import clean_text, loads
+from durable_tui.storage.addresses import unretired
+from durable_tui.storage.errors import StorageDamaged
+from durable_tui.storage.records import CommitRow, OwnerRow, Scope, StoredDocument, StoredEntry, scope_owner
+
+OPEN_STATUSES = ("queued", "placed")
+_LAST = 1 << 62
+
+LIVE_TASKS = "SELECT record FROM tasks INDEXED BY tasks_live WHERE status <> 'terminal' ORDER BY id"
+OPEN_SUBMISSIONS = (
+    "SELECT record FROM submissions INDEXED BY submissions_open"
+    " WHERE status = ?1 AND status IN ('queued', 'placed') AND id > ?2 ORDER BY id LIMIT ?3"
+)
+_FOLD = (
+    "SELECT d.id, d.record, r.kind, r.version, r.content FROM documents AS d LEFT JOIN document_revisions AS r"
+    " ON r.document_id = d.id AND r.seq <= ?1 AND r.seq >= (SELECT max(b.seq) FROM document_revisions AS b"
+    " WHERE b.document_id = d.id AND b.kind = 'base' AND b.seq <= ?1)"
+)
+DOCUMENT = (
+    _FOLD + " WHERE d.scope_kind = ?2 AND d.owner_id = ?3 AND d.kind = ?4 AND ifnull(d.key, x'') = ?5"
+    " AND d.retired_at IS NULL ORDER BY r.seq"
+)
+DOCUMENTS = _FOLD + " WHERE d.scope_kind = ?2 AND d.owner_id = ?3 AND d.retired_at IS NULL ORDER BY d.id, r.seq"
+DOCUMENT_AS_OF = (
+    _FOLD + " WHERE d.id = ?2 AND d.created_at <= ?1 AND (d.retired_at IS NULL OR d.retired_at > ?1) ORDER BY r.seq"
+)
+
+
+def one(raw: sqlite3.Connection, table: str, record_id: int) -> Any:
+    row = raw.execute(f"SELECT record FROM {table} WHERE id = ?", (record_id,)).fetchone()
+    return None if row is None else loads(row[0])
+
+
+def page(raw: sqlite3.Connection, table: str, conversation_id: int | None, after: int, limit: int) -> list[Any]:
+    """Records of `table` with id > after, in id order; of one conversation where one is given."""
+    where = "" if conversation_id is None else " AND conversation_id = ?3"
+    values: tuple[int, ...] = (after, max(0, limit))
+    if conversation_id is not None:
+        values = (*values, conversation_id)
+    return _records(raw, f"SELECT record FROM {table} WHERE id > ?1{where} ORDER BY id LIMIT ?2", values)
+
+
+def entry(raw: sqlite3.Connection, entry_id: int) -> StoredEntry | None:
+    row = raw.execute("SELECT record, commit_seq FROM entries WHERE id = ?", (entry_id,)).fetchone()
+    return None if row is None else StoredEntry(loads(row[0]), row[1])
+
+
+def entries(
+    raw: sqlite3.Connection, conversation_id: int, after: int, before: int | None, limit: int, reverse: bool
+) -> list[StoredEntry]:
+    rows = raw.execute(
+        "SELECT record, commit_seq FROM entries WHERE conversation_id = ? AND id > ? AND id < ?"
+        f" ORDER BY id {'DESC' if reverse else 'ASC'} LIMIT ?",
+        (conversation_id, after, _LAST if before is None else before, max(0, limit)),
+    ).fetchall()
+    return [StoredEntry(loads(text), seq) for text, seq in rows]
+
+
+def newest_head(raw: sqlite3.Connection, conversation_id: int, upto: int | None) -> Any:
+    row = raw.execute(
+        "SELECT record FROM entries INDEXED BY entries_head"
+        " WHERE conversation_id = ? AND head IS NOT NULL AND id <= ? ORDER BY id DESC LIMIT 1",
+        (conversation_id, _LAST if upto is None else upto),
+    ).fetchone()
+    return None if row is None else loads(row[0])
+
+
+def submission_by_request(raw: sqlite3.Connection, conversation_id: int, request_id: str) -> Any:
+    row = raw.execute(
+        "SELECT record FROM submissions WHERE conversation_id = ? AND request_id = ?",
+        (conversation_id, clean_text(request_id)),
+    ).fetchone()
+    return None if row is None else loads(row[0])
+
+
+def submissions(
+    raw: sqlite3.Connection, conversation_id: int | None, status: str | None, after: int, limit: int
+) -> list[Any]:
+    if status is None:
+        return page(raw, "submissions", conversation_id, after, limit)
+    if status in OPEN_STATUSES:
+        sql, values = OPEN_SUBMISSIONS, (status, after, max(0, limit))
+        if conversation_id is None:
+            return _records(raw, sql, values)
+        return _records(raw, sql.replace(" ORDER", " AND conversation_id = ?4 ORDER"), (*values, conversation_id))
+    where = "" if conversation_id is None else " AND conversation_id = ?4"
+    base: tuple[Any, ...] = (status, after, max(0, limit))
+    return _records(
+        raw,
+        f"SELECT record FROM submissions WHERE status = ?1 AND id > ?2{where} ORDER BY id LIMIT ?3",
+        base if conversation_id is None else (*base, conversation_id),
+    )
+
+
+def live_tasks(raw: sqlite3.Connection) -> list[Any]:
+    return _records(raw, LIVE_TASKS, ())
+
+
+def document(raw: sqlite3.Connection, kind: str, scope: Scope, key: str | None) -> StoredDocument | None:
+    name: str | bytes = b"" if key is None else clean_text(key)
+    found = _fold(raw, DOCUMENT, (_LAST, scope["kind"], scope_owner(scope), clean_text(kind), name))
+    return found[0] if found else None
+
+
+def documents(raw: sqlite3.Connection, scope: Scope) -> list[StoredDocument]:
+    return _fold(raw, DOCUMENTS, (_LAST, scope["kind"], scope_owner(scope)))
+
+
+def document_as_of(raw: sqlite3.Connection, document_id: int, seq: int) -> StoredDocument | None:
+    rows = raw.execute(DOCUMENT_AS_OF, (seq, document_id)).fetchall()
+    if not rows or rows[0][2] is None:
+        return None
+    found = _folded(rows)
+    return StoredDocument(unretired(found.record), found.version, found.base, found.deltas)
+
+
+def _fold(raw: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[StoredDocument]:
+    groups: dict[int, list[Any]] = {}
+    for row in raw.execute(sql, values).fetchall():
+        groups.setdefault(row[0], []).append(row)
+    return [_folded(rows) for rows in groups.values()]
+
+
+def _folded(rows: list[Any]) -> StoredDocument:
+    if rows[0][2] is None:
+        raise StorageDamaged(f"document {rows[0][0]} has no base; the session is damaged")
+    deltas = tuple(loads(row[4]) for row in rows[1:])
+    return StoredDocument(loads(rows[0][1]), rows[-1][3], loads(rows[0][4]), deltas)
+
+
+def commits(raw: sqlite3.Connection, after: int, before: int | None, limit: int, reverse: bool) -> list[CommitRow]:
+    rows = raw.execute(
+        "SELECT seq, at, epoch FROM commits WHERE seq > ? AND seq < ?"
+        f" ORDER BY seq {'DESC' if reverse else 'ASC'} LIMIT ?",
+        (after, _LAST if before is None else before, max(0, limit)),
+    ).fetchall()
+    return [CommitRow(*row) for row in rows]
+
+
+def owners(raw: sqlite3.Connection, limit: int) -> list[OwnerRow]:
+    rows = raw.execute(
+        "SELECT epoch, pid, host, boot_id, process_started_at, opened_at, closed_at FROM owners"
+        " ORDER BY epoch DESC LIMIT ?",
+        (max(0, limit),),
+    ).fetchall()
+    return [OwnerRow(*row) for row in reversed(rows)]
+
+
+def newest_seq(raw: sqlite3.Connection) -> int:
+    return int(raw.execute("SELECT ifnull(max(seq), 0) FROM commits").fetchone()[0])
+
+
+def _records(raw: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
+    return [loads(row[0]) for row in raw.execute(sql, values).fetchall()]

@@ -1,0 +1,238 @@
+"""dt.recovery for people: the rows of the card, the words of each verdict, the explanation (spec 15, look)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from durable_tui.ui.adapter import words
+
+
+@dataclass(slots=True, frozen=True)
+class Verdict:
+    glyph: str
+    word: str
+    tone: str
+    sentence: str
+    why: str
+
+
+VERDICTS: dict[str, Verdict] = {
+    "restarted": Verdict(
+        "rerun",
+        "restarted",
+        "good",
+        "had not begun yet",
+        "Nothing had gone out when the process died, so it started from its beginning.",
+    ),
+    "rerun": Verdict(
+        "rerun",
+        "re-run",
+        "good",
+        "safe to repeat",
+        "The tool is declared safe to repeat and the dead process is gone for certain, so the call ran again with the "
+        "same arguments.",
+    ),
+    "verified": Verdict(
+        "verified",
+        "verified",
+        "good",
+        "checked what is on disk",
+        "The evidence stored with the intent was compared with what is there now, and that decided: what had happened "
+        "was kept, what had not was done.",
+    ),
+    "reattached": Verdict(
+        "reattached",
+        "re-attached",
+        "live",
+        "its process outlived the crash",
+        "The command's own runner lived on. Its output was taken over from the first byte.",
+    ),
+    "interrupted": Verdict(
+        "interrupted",
+        "interrupted",
+        "attention",
+        "may have partly run; the model was told",
+        "Nobody can say how far it came, and it is not safe to repeat. It was not run again; the model got an error "
+        "with the output so far and decides.",
+    ),
+    "resent": Verdict(
+        "rerun",
+        "asked again",
+        "good",
+        "the same request was sent again",
+        "A request to the model was on its way. It was sent once more; a partial answer is kept as aborted.",
+    ),
+    "resumed": Verdict(
+        "woken",
+        "resumed",
+        "live",
+        "goes on where it stood",
+        "It waited for a time or a remote job. The wait goes on.",
+    ),
+    "woken": Verdict(
+        "woken",
+        "woken",
+        "live",
+        "what it waited for has ended",
+        "It waited for other tasks and went on when the last of them ended.",
+    ),
+    "blocked": Verdict(
+        "blocked",
+        "blocked",
+        "attention",
+        "cannot go on here",
+        "The code it needs is missing or older than what was stored. It stays where it is until that is there.",
+    ),
+    "gaveUp": Verdict(
+        "failed",
+        "gave up",
+        "failed",
+        "was running at too many deaths",
+        "It was running each time the process died. It is parked so that the session can open; retry it or stop it.",
+    ),
+    "aborted": Verdict(
+        "aborted",
+        "aborted",
+        "dim",
+        "was already to be stopped",
+        "It was marked to stop before the process died, and has been stopped.",
+    ),
+}
+UNDECIDED = Verdict("pending", "found", "dim", "not decided yet", "It was unfinished when the process died.")
+
+
+@dataclass(slots=True, frozen=True)
+class RecoveryRow:
+    """One unfinished task of one death."""
+
+    key: tuple[int, int]
+    name: str
+    doing: str
+    verdict: Verdict
+    decided: bool
+    sentence: str
+    seq: int | None
+    task: Mapping[str, Any]
+    death: Mapping[str, Any]
+
+
+@dataclass(slots=True, frozen=True)
+class Recovery:
+    """The card: rows of the deaths shown. `summary` is one line for a folded card."""
+
+    rows: tuple[RecoveryRow, ...] = ()
+    title: str = ""
+    footing: str = ""
+    summary: str = ""
+    undecided: int = 0
+
+
+def recovery(value: Mapping[str, Any] | None, *, epoch: int | None = None, since: int | None = None) -> Recovery:
+    """The rows to show: of deaths found by opening `epoch`, else found at `since` or later, else of all."""
+    deaths = _linked([death for death in (value or {}).get("deaths") or () if isinstance(death, Mapping)])
+    chosen = [death for death in deaths if _current(death, epoch, since)]
+    rows = tuple(row for death in reversed(chosen) for row in _rows(death))
+    if not rows:
+        return Recovery()
+    undecided = sum(not row.decided for row in rows)
+    last = chosen[-1]
+    died = words.clock(last.get("lastAt"), seconds=True)
+    footing = f"process {last.get('pid')} died {died}".rstrip()
+    if last.get("lastSeq") is not None:
+        footing += f" after commit #{last['lastSeq']}"
+    if len(chosen) > 1:
+        footing = f"{words.plural(len(chosen), 'death')} in a row · {footing}"
+    title = "found after a crash" if undecided == len(rows) else "recovered from a crash"
+    counted: dict[str, int] = {}
+    for row in rows:
+        counted[row.verdict.word] = counted.get(row.verdict.word, 0) + 1
+    summary = ", ".join(f"{count} {word}" for word, count in counted.items())
+    return Recovery(rows, title, footing, summary, undecided)
+
+
+def _linked(deaths: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Without the rows a later death took over: a task found again before anything was decided has its verdict there."""
+    later: set[Any] = set()
+    out: list[Mapping[str, Any]] = []
+    for death in reversed(deaths):
+        tasks = death.get("tasks") or ()
+        kept = [task for task in tasks if "verdict" in task or task["taskId"] not in later]
+        later.update(task["taskId"] for task in tasks)
+        out.append(death if len(kept) == len(tasks) else {**death, "tasks": kept})
+    return out[::-1]
+
+
+def _current(death: Mapping[str, Any], epoch: int | None, since: int | None) -> bool:
+    if epoch is not None:
+        return death.get("foundBy") == epoch or (
+            any("verdict" not in task for task in death.get("tasks") or ()) and bool(death.get("foundBy"))
+        )
+    if since is not None:
+        return int(death.get("foundAt") or 0) >= since
+    return True
+
+
+def _rows(death: Mapping[str, Any]) -> Sequence[RecoveryRow]:
+    out = []
+    for task in death.get("tasks") or ():
+        verdict = VERDICTS.get(task.get("verdict", ""), UNDECIDED)
+        decided = "verdict" in task
+        sentence = verdict.sentence
+        if task.get("verdict") == "woken" and task.get("kind") == "pi.generation":
+            sentence = "its tools have finished"
+        elif task.get("verdict") == "blocked" and task.get("detail"):
+            sentence = str(task["detail"])
+        out.append(
+            RecoveryRow(
+                (int(death.get("epoch") or 0), int(task["taskId"])),
+                words.task_name(task.get("taskId"), str(task.get("kind", ""))),
+                str(task.get("doing") or words.kind_word(str(task.get("kind", "")))),
+                verdict,
+                decided,
+                sentence,
+                task.get("seq"),
+                task,
+                death,
+            )
+        )
+    return out
+
+
+def explanation(row: RecoveryRow) -> list[tuple[str, str]]:
+    """(label, text) lines of the explanation: what was found, when, what was decided, by which rule."""
+    task, death = row.task, row.death
+    seconds = ""
+    if death.get("lastAt") and death.get("foundAt"):
+        seconds = f"{words.elapsed(int(death['foundAt']) - int(death['lastAt']))} without a process"
+    lines = [
+        ("task", f"{row.name}  {row.doing}"),
+        ("found in", f"{words.kind_word(str(task.get('kind', '')))}, phase {task.get('phase', '?')}"),
+        (
+            "died",
+            f"process {death.get('pid')} on {death.get('host', 'this host')}, started "
+            f"{words.clock(death.get('openedAt'), True)}",
+        ),
+        ("last commit", f"#{death.get('lastSeq')} at {words.clock(death.get('lastAt'), True)}"),
+        (
+            "found",
+            f"{words.clock(death.get('foundAt'), True)} by opening {death.get('foundBy')}"
+            + (f" · {seconds}" if seconds else ""),
+        ),
+    ]
+    if row.decided:
+        lines.append(("verdict", f"{row.verdict.word}: {row.sentence}"))
+        if task.get("seq") is not None:
+            lines.append(("decided", f"in commit #{task['seq']} at {words.clock(task.get('at'), True)}"))
+    else:
+        lines.append(("verdict", "not decided yet"))
+    lines.append(("why", row.verdict.why))
+    if task.get("rule"):
+        rule = str(task["rule"])
+        lines.append(("rule", f"spec {rule.rpartition(' ')[2]}"))
+    if task.get("detail"):
+        lines.append(("detail", str(task["detail"])))
+    if task.get("entry") is not None:
+        lines.append(("entry", f"{task['entry']} in the transcript"))
+    return lines
