@@ -14,10 +14,13 @@ from durable_tui.environment.base import Environment
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from durable_tui.agent.shapes import Diagnostic
     from durable_tui.engine.task import TaskDefinition
+    from durable_tui.models.messages import Usage
 
 Replay = Literal["safe", "unsafe", "verify"]
 Execution = Literal["parallel", "sequential"]
+Severity = Literal["info", "warn", "error"]
 
 
 @dataclass(slots=True)
@@ -32,8 +35,8 @@ class ToolResult:
     content: str | list[dict[str, Any]]
     is_error: bool = False
     details: Any = None
-    diagnostics: list[dict[str, Any]] = field(default_factory=list)
-    usage: dict[str, Any] | None = None
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    usage: Usage | None = None
     terminate: bool = False
     handoff: str | None = None
     add_tools: list[str] | None = None
@@ -58,7 +61,7 @@ class ToolCall(Protocol):
     def details(self, value: Any) -> None:
         """Replace the slot's details (JSON), committed with the next progress."""
 
-    def diagnostic(self, severity: str, message: str, code: str | None = None) -> None:
+    def diagnostic(self, severity: Severity, message: str, code: str | None = None) -> None:
         """Add a diagnostic to the slot and to the result."""
 
     def commit(self) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Literal, cast
 
 from durable_tui.agent.documents import INBOX, LIVE
-from durable_tui.engine.task import new_task
-from durable_tui.session import DocumentDraft, Transaction
+from durable_tui.agent.settings import Settings
+from durable_tui.agent.shapes import Inbox, Live, QueuedEntry, QueuedInput, QueuedItem, QueuedWrite
+from durable_tui.models.messages import ContentBlock
+from durable_tui.session import DocumentDraft, Session, Transaction
 from durable_tui.storage.records import SubmissionRecord
 
-if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
+Content = str | list[ContentBlock]
+BeginGeneration = Callable[[Transaction, int], int]
 
 
 class ConversationBusy(Exception):
@@ -22,28 +25,92 @@ class InboxItemGone(Exception):
     """The queued item is not in the inbox any more; the message says what became of it (spec 8.5)."""
 
 
+class Conversations:
+    """Opens conversations inside commits, and keeps their queues.
+
+    `begin_generation(tx, conversation_id)` creates the task that answers and returns its id.
+    """
+
+    def __init__(self, session: Session, settings: Settings, begin_generation: BeginGeneration) -> None:
+        self.session = session
+        self.settings = settings
+        self.begin_generation = begin_generation
+
+    async def load(self, tx: Transaction, conversation_id: int) -> ConversationDraft:
+        """Read what a commit on a conversation may need, before its first table write (spec 3.4)."""
+        live = await tx.document(LIVE, conversation_id)
+        inbox = await tx.document(INBOX, conversation_id)
+        named = [item["id"] for item in inbox.value["items"]]
+        if "run" in live.value:
+            named.extend(live.value["run"]["inputs"])
+        for submission_id in named:
+            if tx.submission_candidate(submission_id) is None:
+                await self.session.load_submission(submission_id)
+        head = None
+        if any(item["mode"] == "write" and "head" in item["entry"] for item in inbox.value["items"]):
+            head = await self.active_start(conversation_id)
+        return ConversationDraft(self, tx, conversation_id, live, inbox, head)
+
+    async def active_start(self, conversation_id: int) -> int | None:
+        """The entry the newest head marker points at (spec 11)."""
+        marker = await self.session.storage.newest_head(conversation_id)
+        return marker["head"] if marker is not None else None
+
+    # -- as the scheduler's owner of queues ------------------------------------------------------------------------
+
+    async def has_inputs(self, conversation_ids: list[int]) -> bool:
+        """Whether an input is queued in one of the conversations."""
+        for conversation_id in conversation_ids:
+            items = (await self.session.value(INBOX, conversation_id))["items"]
+            if any(item["mode"] != "write" for item in items):
+                return True
+        return False
+
+    async def withdraw_inputs(self, tx: Transaction, conversation_ids: list[int]) -> None:
+        """Withdraw the queued inputs of the conversations; queued writes stay (spec 6.8)."""
+        for conversation_id in conversation_ids:
+            inbox = await tx.document(INBOX, conversation_id)
+            items = inbox.value["items"]
+            for index in range(len(items) - 1, -1, -1):
+                item = items[index]
+                if item["mode"] == "write":
+                    continue
+                record = tx.submission_candidate(item["id"]) or await self.session.load_submission(item["id"])
+                if record is not None:
+                    tx.put_submission({**record, "status": "unanswered", "reason": "aborted"})
+                del items[index]
+
+
 @dataclass(slots=True)
-class Scene:
+class ConversationDraft:
     """A conversation inside a commit: its live state and inbox as drafts, everything read before the first write."""
 
-    kernel: Kernel
+    rules: Conversations
     tx: Transaction
     conversation_id: int
-    live_draft: DocumentDraft
-    inbox_draft: DocumentDraft
+    live_draft: DocumentDraft[Live]
+    inbox_draft: DocumentDraft[Inbox]
     head: int | None
 
     @property
-    def live(self) -> Any:
+    def live(self) -> Live:
         return self.live_draft.value
 
     @property
-    def items(self) -> Any:
+    def items(self) -> list[QueuedItem]:
         return self.inbox_draft.value["items"]
 
     @property
     def busy(self) -> bool:
+        """Whether a run is under way."""
         return "run" in self.live
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run carries an abort mark."""
+        run = self.live.get("run")
+        record = self.tx.candidate(run["taskId"]) if run is not None else None
+        return record is not None and record["abortRequested"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -54,177 +121,176 @@ class Boundary:
     reset: bool = False
 
 
-async def load_scene(kernel: Kernel, tx: Transaction, conversation_id: int) -> Scene:
-    """Read what a commit on this conversation may need, before its first table write (spec 3.4)."""
-    live = await tx.document(LIVE, conversation_id)
-    inbox = await tx.document(INBOX, conversation_id)
-    wanted = [item["id"] for item in inbox.value["items"]]
-    if "run" in live.value:
-        wanted.extend(live.value["run"]["inputs"])
-    for submission_id in wanted:
-        if tx.submission_candidate(submission_id) is None:
-            await kernel.session.load_submission(submission_id)
-    head = None
-    if any(item["mode"] == "write" and "head" in item["entry"] for item in inbox.value["items"]):
-        marker = await kernel.session.storage.newest_head(conversation_id)
-        head = marker["head"] if marker is not None else None
-    return Scene(kernel, tx, conversation_id, live, inbox, head)
+def is_parked(item: QueuedItem) -> bool:
+    """Whether a queued item waits for a person (spec 8.5)."""
+    return item["mode"] != "write" and bool(item.get("parked"))
 
 
-def admit_input(scene: Scene, content: Any, *, when_busy: str, request_id: str | None) -> SubmissionRecord:
+def is_after_stop(item: QueuedItem) -> bool:
+    """Whether a queued item came while its run was being stopped (spec 8.5)."""
+    return item["mode"] != "write" and bool(item.get("afterStop"))
+
+
+def park_inputs(draft: ConversationDraft) -> None:
+    """Park every queued input (spec 8.5)."""
+    for item in draft.items:
+        if item["mode"] != "write":
+            item["parked"] = True
+            item.pop("afterStop", None)
+
+
+def release_item(draft: ConversationDraft, item: QueuedItem) -> None:
+    """Un-park an item; while the run is being stopped it is one of those that start at its end (spec 8.5)."""
+    if item["mode"] != "write":
+        item.pop("parked", None)
+        if draft.is_stopping:
+            item["afterStop"] = True
+
+
+def admit_input(
+    draft: ConversationDraft, content: Content, *, when_busy: str, request_id: str | None
+) -> SubmissionRecord:
     """Admit an input by the rules of 8.2 and 8.3. Raises ConversationBusy for `reject` on a busy conversation."""
-    tx = scene.tx
-    if scene.busy and when_busy == "reject":
-        raise ConversationBusy(f"conversation {scene.conversation_id} is busy")
-    record = _new_submission(scene, "input", request_id)
-    waiting = [item for item in scene.items if not item.get("parked")]
-    if scene.busy or waiting:
-        note_late(scene)
-        mode = "steer" if when_busy == "steer" else "followUp"
-        scene.items.append({"id": record["id"], "mode": mode, "content": content})
+    tx = draft.tx
+    if draft.busy and when_busy == "reject":
+        raise ConversationBusy(f"conversation {draft.conversation_id} is busy")
+    record = _new_submission(draft, "input", request_id)
+    if draft.busy or not all(is_parked(item) for item in draft.items):
+        mode: Literal["steer", "followUp"] = "steer" if when_busy == "steer" else "followUp"
+        item: QueuedInput = {"id": record["id"], "mode": mode, "content": content}
+        if draft.is_stopping:
+            item["afterStop"] = True  # it is to run, not to lie there
+        draft.items.append(item)
         queued = tx.put_submission({**record, "status": "queued"})
-        if not scene.busy:
-            start_waiting(scene)
+        if not draft.busy:
+            start_waiting(draft)
             return tx.submissions[record["id"]]
         return queued
-    entry = _append_user(scene, content)
+    entry = _append_user(draft, content)
     placed = tx.put_submission({**record, "status": "placed", "entry": entry})
-    start_run(scene, [record["id"]])
+    start_run(draft, [record["id"]])
     return placed
 
 
-def admit_write(scene: Scene, entry: dict[str, Any], *, request_id: str | None) -> SubmissionRecord:
+def admit_write(draft: ConversationDraft, entry: QueuedEntry, *, request_id: str | None) -> SubmissionRecord:
     """Admit a passive write: appended at once when idle, else queued for the next boundary (spec 8.2, 8.3)."""
-    tx = scene.tx
-    record = _new_submission(scene, "write", request_id)
-    waiting = [item for item in scene.items if not item.get("parked")]
-    if not scene.busy and not waiting:
-        return _place_write(scene, record, entry)
-    scene.items.append({"id": record["id"], "mode": "write", "entry": entry})
+    tx = draft.tx
+    record = _new_submission(draft, "write", request_id)
+    if not draft.busy and all(is_parked(item) for item in draft.items):
+        return _place_write(draft, record, entry)
+    write: QueuedWrite = {"id": record["id"], "mode": "write", "entry": entry}
+    draft.items.append(write)
     tx.put_submission({**record, "status": "queued"})
-    if not scene.busy:
-        start_waiting(scene)
+    if not draft.busy:
+        start_waiting(draft)
     return tx.submissions[record["id"]]
 
 
-def note_late(scene: Scene) -> None:
-    """Remember an input that comes while the run is being aborted: it is to run, not to lie there (spec 8.5)."""
-    run = scene.live.get("run")
-    record = scene.tx.candidate(run["taskId"]) if run is not None else None
-    if record is not None and record["abortRequested"]:
-        scene.kernel.late.add(record["id"])
-
-
-def start_waiting(scene: Scene) -> None:
+def start_waiting(draft: ConversationDraft, *, only_after_stop: bool = False) -> None:
     """On an idle conversation: a final boundary, and a run for what it selected."""
-    boundary = apply_boundary(scene, "final")
+    boundary = apply_boundary(draft, "final", only_after_stop=only_after_stop)
     if boundary.users:
-        start_run(scene, boundary.users)
+        start_run(draft, boundary.users)
 
 
-def apply_boundary(scene: Scene, at: str) -> Boundary:
-    """Place all writes, then the selected user items, in inbox order (spec 8.4). `at`: afterTools or final.
+def apply_boundary(
+    draft: ConversationDraft, at: Literal["afterTools", "final"], *, only_after_stop: bool = False
+) -> Boundary:
+    """Place all writes, then the selected user items, in inbox order (spec 8.4).
 
-    A reset among the writes makes an afterTools boundary final. Parked items stay.
+    A reset among the writes makes an afterTools boundary final. Parked items stay; `only_after_stop` leaves all inputs
+    but those that came while the run was being stopped.
     """
-    tx, settings = scene.tx, scene.kernel.settings
-    items = list(scene.items)
+    tx, settings = draft.tx, draft.rules.settings
+    items = list(draft.items)
     if not items:
         return Boundary()
     reset = any(item["mode"] == "write" and item["entry"].get("head") == "self" for item in items)
     final = at == "final" or reset
-    chosen: list[int] = []
+    chosen: set[int] = set()
     for mode, setting in (("steer", settings.steering_mode), ("followUp", settings.follow_up_mode)):
         if mode == "followUp" and not final:
             continue
-        found = [i for i, item in enumerate(items) if item["mode"] == mode and not item.get("parked")]
-        chosen.extend(found if setting == "all" else found[:1])
+        candidates = [
+            index
+            for index, item in enumerate(items)
+            if item["mode"] == mode and not is_parked(item) and (is_after_stop(item) or not only_after_stop)
+        ]
+        chosen.update(candidates if setting == "all" else candidates[:1])
     users: list[int] = []
     gone: list[int] = []
     for index, item in enumerate(items):
         if item["mode"] == "write":
-            _place_write(scene, _submission(tx, item["id"]), dict(item["entry"]))
+            _place_write(draft, _submission(tx, item["id"]), cast(QueuedEntry, dict(item["entry"])))
             gone.append(index)
-    for index in sorted(chosen):
-        item = items[index]
-        entry = _append_user(scene, item["content"])
-        tx.put_submission({**_submission(tx, item["id"]), "status": "placed", "entry": entry})
-        users.append(item["id"])
-        gone.append(index)
+    for index, item in enumerate(items):
+        if index in chosen and item["mode"] != "write":
+            entry = _append_user(draft, item["content"])
+            tx.put_submission({**_submission(tx, item["id"]), "status": "placed", "entry": entry})
+            users.append(item["id"])
+            gone.append(index)
     for index in sorted(gone, reverse=True):
-        del scene.items[index]
+        del draft.items[index]
     return Boundary(users, reset)
 
 
-def start_run(scene: Scene, inputs: list[int]) -> int:
-    """A generation for some placed inputs; it owns the run (spec 8.2). Returns its task id."""
-    task_id = new_generation(scene)
-    scene.live["run"] = {"taskId": task_id, "inputs": inputs}
-    scene.live["generation"] = {"attempt": 1}
-    scene.live.pop("tools", None)
-    return task_id
-
-
-def new_generation(scene: Scene) -> int:
-    """A generation task of this conversation, already reserved when the scheduler may start it."""
-    definition = scene.kernel.definition("pi.generation")
-    assert definition is not None
-    record = new_task(
-        scene.tx,
-        conversation_id=scene.conversation_id,
-        definition=definition,
-        input={},
-        running=scene.kernel.scheduler.can_start(),
-    )
-    return record["id"]
+def start_run(draft: ConversationDraft, inputs: list[int]) -> None:
+    """Give placed inputs to a new generation, which begins a run or carries one on (spec 8.2, 8.8)."""
+    task_id = draft.rules.begin_generation(draft.tx, draft.conversation_id)
+    draft.live["run"] = {"taskId": task_id, "inputs": inputs}
+    draft.live["generation"] = {"attempt": 1}
+    draft.live.pop("tools", None)
 
 
 def settle_inputs(
-    scene: Scene, *, answer: int | None = None, reason: str | None = None, detail: str | None = None
+    draft: ConversationDraft, *, answer: int | None = None, reason: str | None = None, detail: str | None = None
 ) -> None:
     """Settle exactly the inputs of the run, and end it (spec 8.8).
 
-    An aborted run leaves the inbox alone, but what came or was released after its mark starts now (spec 8.4, 8.5).
+    A run without an answer leaves the inbox alone, but what came or was released while it was being stopped starts
+    now (spec 8.4, 8.5).
     """
-    tx = scene.tx
-    late = False
-    if "run" in scene.live:
-        late = reason == "aborted" and scene.live["run"]["taskId"] in scene.kernel.late
-        for submission_id in list(scene.live["run"]["inputs"]):
-            record = dict(_submission(tx, submission_id))
-            if answer is not None:
-                record.update(status="done", answer=answer)
-            else:
-                record.update(status="unanswered", reason=reason)
-                if detail:
-                    record["detail"] = detail
-            tx.put_submission(record)  # type: ignore[arg-type]
+    tx = draft.tx
+    run = draft.live.get("run")
+    for submission_id in list(run["inputs"]) if run is not None else ():
+        record = _submission(tx, submission_id)
+        if answer is not None:
+            tx.put_submission({**record, "status": "done", "answer": answer})
+            continue
+        unanswered: SubmissionRecord = {**record, "status": "unanswered"}
+        if reason is not None:
+            unanswered["reason"] = reason
+        if detail:
+            unanswered["detail"] = detail
+        tx.put_submission(unanswered)
     for key in ("run", "generation", "tools"):
-        scene.live.pop(key, None)
-    if late:
-        start_waiting(scene)
+        draft.live.pop(key, None)  # type: ignore[misc]
+    if answer is None and any(is_after_stop(item) for item in draft.items):
+        start_waiting(draft, only_after_stop=True)
 
 
-def find_item(scene: Scene, submission_id: int) -> int:
+def find_item(draft: ConversationDraft, submission_id: int) -> int:
     """The place of a queued item. Raises InboxItemGone when the run took it or it was withdrawn."""
-    for index, item in enumerate(scene.items):
+    for index, item in enumerate(draft.items):
         if item["id"] == submission_id:
             return index
-    record = scene.tx.submission_candidate(submission_id)
+    record = draft.tx.submission_candidate(submission_id)
     became = "the run has taken it" if record is not None else "it is settled"
     raise InboxItemGone(f"item {submission_id} is not queued any more: {became}")
 
 
-def _new_submission(scene: Scene, kind: str, request_id: str | None) -> SubmissionRecord:
-    record: dict[str, Any] = {
-        "id": scene.tx.mint_id(),
-        "conversationId": scene.conversation_id,
+def _new_submission(
+    draft: ConversationDraft, kind: Literal["input", "write"], request_id: str | None
+) -> SubmissionRecord:
+    record: SubmissionRecord = {
+        "id": draft.tx.mint_id(),
+        "conversationId": draft.conversation_id,
         "type": kind,
         "status": "queued",
     }
     if request_id is not None:
         record["requestId"] = request_id
-    return record  # type: ignore[return-value]
+    return record
 
 
 def _submission(tx: Transaction, submission_id: int) -> SubmissionRecord:
@@ -234,17 +300,17 @@ def _submission(tx: Transaction, submission_id: int) -> SubmissionRecord:
     return record
 
 
-def _append_user(scene: Scene, content: Any) -> int:
-    message = {"role": "user", "content": content, "timestamp": scene.kernel.session.now()}
-    return scene.tx.append(scene.conversation_id, "pi.user", model=[message])["id"]
+def _append_user(draft: ConversationDraft, content: Content) -> int:
+    message = {"role": "user", "content": content, "timestamp": draft.rules.session.now()}
+    return draft.tx.append(draft.conversation_id, "pi.user", model=[message])["id"]
 
 
-def _place_write(scene: Scene, record: SubmissionRecord, entry: dict[str, Any]) -> SubmissionRecord:
+def _place_write(draft: ConversationDraft, record: SubmissionRecord, entry: QueuedEntry) -> SubmissionRecord:
     head = entry.get("head")
-    if isinstance(head, int) and scene.head is not None and head < scene.head:
-        return scene.tx.put_submission({**record, "status": "unanswered", "reason": "stale"})
-    written = scene.tx.append(
-        scene.conversation_id,
+    if isinstance(head, int) and draft.head is not None and head < draft.head:
+        return draft.tx.put_submission({**record, "status": "unanswered", "reason": "stale"})
+    written = draft.tx.append(
+        draft.conversation_id,
         entry["kind"],
         model=entry.get("model"),
         data=entry.get("data"),
@@ -252,5 +318,5 @@ def _place_write(scene: Scene, record: SubmissionRecord, entry: dict[str, Any]) 
         edits=entry.get("edits"),
     )
     if head is not None:
-        scene.head = written["head"]
-    return scene.tx.put_submission({**record, "status": "done", "entry": written["id"]})
+        draft.head = written["head"]
+    return draft.tx.put_submission({**record, "status": "done", "entry": written["id"]})

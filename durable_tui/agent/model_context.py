@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from durable_tui.models.messages import message_text
 from durable_tui.models.usage import IMAGE_TOKENS
+from durable_tui.session import Commit, Session
+from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import EntryRecord
-
-if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
 
 LEFT_OUT = frozenset({"error", "aborted", "deferred"})
 NO_RESULT = "No result was recorded for this tool call; it may have partly run."
@@ -100,7 +99,7 @@ class ContextCache:
         self._used_tokens = 0
         self._characters = 0
 
-    def add(self, entry: EntryRecord, seq: int = 0) -> None:
+    def add(self, entry: EntryRecord) -> None:
         """Take in the next entry; edits and heads make the cache invalid, to be built anew."""
         if entry["id"] <= self.last_id:
             return
@@ -198,19 +197,32 @@ def _is_left_out(message: dict[str, Any]) -> bool:
     return message.get("stopReason") in LEFT_OUT or not message.get("content")
 
 
-async def load_context(kernel: Kernel, conversation_id: int, *, cutoff: int | None = None) -> ContextCache:
-    """The context up to an entry (the newest by default); the one up to the newest stays in memory."""
-    cache = kernel.contexts.get(conversation_id)
-    if cache is not None and cache.valid and (cutoff is None or cache.newest <= cutoff):
+class Contexts:
+    """The contexts of a session's conversations; each grows with every commit once it was asked for."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._newest: dict[int, ContextCache] = {}
+        session.observe(self._observe)
+
+    async def load(self, conversation_id: int, *, cutoff: int | None = None) -> ContextCache:
+        """The context up to an entry (the newest by default); the one up to the newest stays in memory."""
+        cache = self._newest.get(conversation_id)
+        if cache is not None and cache.valid and (cutoff is None or cache.newest <= cutoff):
+            return cache
+        cache = await _build(self._session.storage, conversation_id, cutoff)
+        if cutoff is None:
+            self._newest[conversation_id] = cache
         return cache
-    cache = await _build(kernel, conversation_id, cutoff)
-    if cutoff is None:
-        kernel.contexts[conversation_id] = cache
-    return cache
+
+    def _observe(self, commit: Commit) -> None:
+        for entry in commit.entries:
+            cache = self._newest.get(entry["conversationId"])
+            if cache is not None:
+                cache.add(entry)
 
 
-async def _build(kernel: Kernel, conversation_id: int, cutoff: int | None) -> ContextCache:
-    storage = kernel.session.storage
+async def _build(storage: Storage, conversation_id: int, cutoff: int | None) -> ContextCache:
     marker = await storage.newest_head(conversation_id, upto=cutoff)
     cache = ContextCache()
     start = marker["head"] if marker is not None else 0

@@ -5,27 +5,27 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.agent.documents import AGENT
+from durable_tui.agent.documents import AGENT, SESSION
 from durable_tui.agent.extension import Extension, PromptContext, Section, Tool
 from durable_tui.agent.model_context import ContextCache
 
 if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
+    from durable_tui.agent.agent import Agent
 
 
 async def render_sections(
-    kernel: Kernel, conversation_id: int, extensions: list[Extension], tools: dict[str, Tool], shown: dict[str, str]
+    agent: Agent, conversation_id: int, extensions: list[Extension], tools: dict[str, Tool], shown: dict[str, str]
 ) -> dict[str, str]:
     """The sections as they should be now, in order. A failing one keeps its shown text and is reported."""
-    agent = await kernel.session.value(AGENT, conversation_id)
-    environment = await kernel.environment_for(conversation_id)
+    choices = await agent.session.value(AGENT, conversation_id)
+    environment = await agent.toolbox.environment_for(conversation_id)
     context = PromptContext(
         conversation_id=conversation_id,
         cwd=environment.cwd,
-        agent=dict(agent),
+        agent=dict(choices),
         environment=environment,
         tools=tuple(tools.values()),
-        started_at=kernel.started_at,
+        started_at=(await agent.session.value(SESSION))["createdAt"],
     )
     chosen: dict[str, tuple[str, Section]] = {}
     for extension in extensions:
@@ -38,12 +38,12 @@ async def render_sections(
             if inspect.isawaitable(text):
                 text = await text
         except Exception as error:  # noqa: BLE001 - reported; the shown text stays
-            kernel.report(f"prompt section {key} of extension {name} failed: {error}")
+            agent.report(f"prompt section {key} of extension {name} failed: {error}")
             text = shown.get(key)
         if text:
             sections[key] = text
-    if agent.get("instructions"):
-        sections["instructions"] = agent["instructions"]
+    if choices.get("instructions"):
+        sections["instructions"] = choices["instructions"]
     return sections
 
 

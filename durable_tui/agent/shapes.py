@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 if TYPE_CHECKING:
     from durable_tui.delta import Json, JsonObject
     from durable_tui.engine.shapes import Verdict
-    from durable_tui.models.messages import ContentBlock, PartialMessage, Usage
+    from durable_tui.models.messages import ContentBlock, PartialMessage
     from durable_tui.models.provider import ThinkingLevel
     from durable_tui.storage.records import EntryEdit
 
@@ -149,13 +149,6 @@ class Inbox(TypedDict):
     items: list[QueuedItem]
 
 
-class UsageTable(TypedDict):
-    """`pi.usage`: by `provider/modelId`, and by tool."""
-
-    models: dict[str, Usage]
-    tools: dict[str, Usage]
-
-
 class Draft(TypedDict):
     """`dt.draft`: the composer's text."""
 
@@ -173,19 +166,22 @@ class SessionFacts(TypedDict):
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 
-class _Kept(TypedDict):
+class Compacted(TypedDict):
     """What every phase of a generation keeps of the phase before."""
 
-    attempt: int
     compacted: NotRequired[bool]
     overflow: NotRequired[bool]
 
 
-class Prepare(_Kept):
+class _Attempt(Compacted):
+    attempt: int
+
+
+class Prepare(_Attempt):
     phase: Literal["prepare"]
 
 
-class Request(_Kept):
+class Request(_Attempt):
     phase: Literal["request"]
     model: ModelChoice
     thinkingLevel: ThinkingLevel
@@ -193,12 +189,13 @@ class Request(_Kept):
     cutoff: int
 
 
-class Retry(_Kept):
+class Retry(_Attempt):
     phase: Literal["retry"]
     until: int
+    since: NotRequired[int]
 
 
-class Poll(_Kept):
+class Poll(_Attempt):
     phase: Literal["poll"]
     model: ModelChoice
     thinkingLevel: ThinkingLevel
@@ -206,6 +203,7 @@ class Poll(_Kept):
     cutoff: int
     handle: JsonObject
     pollAt: int
+    since: NotRequired[int]
     failures: NotRequired[int]
 
 
@@ -216,7 +214,8 @@ class ToolRound(TypedDict):
     pending: list[str]
 
 
-GenerationCheckpoint = Prepare | Request | Retry | Poll | ToolRound
+AttemptCheckpoint = Prepare | Request | Retry | Poll
+GenerationCheckpoint = AttemptCheckpoint | ToolRound
 
 
 class ToolInput(TypedDict):

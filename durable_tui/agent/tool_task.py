@@ -4,284 +4,161 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from durable_tui.agent.bounded_text import MARGIN_BYTES, MARGIN_LINES, Tail, limit_text
-from durable_tui.agent.cleanup import find_slot
+from durable_tui.agent.calls import call_in, call_phrase, find_call
 from durable_tui.agent.documents import LIVE
-from durable_tui.agent.extension import Extension, Tool, ToolResult
-from durable_tui.agent.generation.partial_answer import Throttle
+from durable_tui.agent.extension import Extension, Tool, ToolError, ToolResult
 from durable_tui.agent.images import sendable
-from durable_tui.agent.inbox import load_scene
+from durable_tui.agent.running_call import RunningCall
+from durable_tui.agent.shapes import ExecutePhase, ToolCheckpoint, ToolControl, ToolInput, ToolOutcome
+from durable_tui.agent.slots import clear_progress, find_slot, partial_output
+from durable_tui.agent.tool_result import append_result, error_result, first_line, invalid_arguments, limited
 from durable_tui.agent.usage import record_usage
-from durable_tui.delta import freeze
-from durable_tui.engine.commit_with_retry import patiently
-from durable_tui.engine.recovery import note_verdict
-from durable_tui.engine.task import InvocationCommit, InvocationEnded, TaskContext, TaskDefinition, checkpoint_of
-from durable_tui.environment.base import Environment
+from durable_tui.delta import JsonObject, freeze
+from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, checkpoint_of, describe
+from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
+from durable_tui.environment.base import EnvironmentFailed
+from durable_tui.models.messages import ToolCallBlock
 from durable_tui.session import Transaction
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import TaskRecord
 
 if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
+    from durable_tui.agent.agent import Agent
 
+NAME = "pi.tool"
 STRICTNESS = {"safe": 0, "verify": 1, "unsafe": 2}
-OUTPUT_RATE = 100 * 1024  # bytes of progress a second that commits may cost
+RESTARTED = Decision("restarted", "15")
+RERUN = Decision("rerun", "15")
+INTERRUPTED = Decision("interrupted", "10", settled_by_result=True)
 
 
-class RunningCall:
-    """The running call as its tool sees it (see ToolCall)."""
-
-    def __init__(self, context: TaskContext, call: dict[str, Any], tool: Tool, environment: Environment) -> None:
-        self.id = call["id"]
-        self.name = call["name"]
-        self.task_id = context.id
-        self.conversation_id = context.conversation_id
-        self.environment = environment
-        self.diagnostics: list[dict[str, Any]] = []
-        self._context = context
-        self._tail = Tail(tool.max_lines, tool.max_bytes)
-        self._details: Any = None
-        self._paced = 0
-        self._throttle = Throttle(context.kernel.settings.output_interval, self._progress, self._pace)
-
-    def output(self, text: str) -> None:
-        if text:
-            self._tail.append(text)
-            self._throttle.touch()
-
-    def details(self, value: Any) -> None:
-        self._details = freeze(value)
-        self._throttle.touch()
-
-    def diagnostic(self, severity: str, message: str, code: str | None = None) -> None:
-        item = {"severity": severity, "message": message}
-        if code is not None:
-            item["code"] = code
-        self.diagnostics.append(item)
-        self._throttle.touch()
-
-    def commit(self) -> InvocationCommit:
-        return self._context.commit()
-
-    async def memo(self, name: str, candidate: Any) -> Any:
-        return await self._context.memo(name, candidate)
-
-    async def stop(self) -> None:
-        """Commit no more progress."""
-        await self._throttle.stop()
-
-    def _pace(self) -> float:
-        written = self._tail.written - self._paced
-        self._paced = self._tail.written
-        return written / OUTPUT_RATE
-
-    async def _progress(self) -> None:
-        try:
-            async with self._context.commit(flush=False) as tx:
-                scene_live = await tx.document(LIVE, self.conversation_id)
-                for slot in scene_live.value.get("tools", ()):
-                    if slot.get("taskId") == self.task_id and slot["status"] == "running":
-                        self._write(slot)
-        except InvocationEnded:
-            return
-
-    def _write(self, slot: Any) -> None:
-        text = self._tail.text()
-        if text:
-            slot["output"] = text
-        for key, value in (
-            ("droppedBytes", self._tail.dropped_bytes or None),
-            ("droppedLines", self._tail.dropped_lines or None),
-            ("details", self._details),
-            ("diagnostics", self.diagnostics or None),
-        ):
-            if value is not None and slot.get(key) != value:
-                slot[key] = value
+def tool_kind(agent: Agent) -> TaskDefinition:
+    """The kind of task that carries out one call."""
+    return TaskDefinition(
+        name=NAME,
+        phases={"call": partial(call_phase, agent), "execute": partial(execute_phase, agent)},
+        initial=lambda _: {"phase": "call"},
+        abort=partial(abort, agent),
+        doing=partial(doing, agent),
+        recall=partial(recall, agent),
+        verdict=partial(verdict, agent),
+        abandon=partial(abandon, agent),
+    )
 
 
-# -- results ---------------------------------------------------------------------------------------------------------
-
-
-def error_result(name: str, code: str, what: str, partial: str = "") -> ToolResult:
-    """An error the harness writes: the durable partial output, then its block (spec 17.5)."""
-    message = f"Tool {name} {what}"
-    block = f"<harness>\n[error] {message}\n</harness>"
-    text = f"{partial.rstrip()}\n\n{block}" if partial.strip() else block
-    return ToolResult(text, is_error=True, diagnostics=[{"severity": "error", "message": message, "code": code}])
-
-
-def _invalid(tool: Tool, why: object) -> ToolResult:
-    return error_result(tool.name, "invalid_arguments", f"was called with invalid arguments: {why}")
-
-
-def append_result(
-    tx: Transaction,
-    context: TaskContext,
-    call: dict[str, Any],
-    result: ToolResult,
-    now: int,
-    duration: int | None = None,
-) -> int:
-    """Append the `pi.tool-result` entry of a call; returns its id."""
-    message: dict[str, Any] = {
-        "role": "toolResult",
-        "toolCallId": call["id"],
-        "toolName": call["name"],
-        "content": _blocks(result.content),
-        "isError": result.is_error,
-        "timestamp": now,
-    }
-    for key, value in (("details", result.details), ("durationMs", duration), ("usage", result.usage)):
-        if value is not None:
-            message[key] = value
-    data = {"diagnostics": result.diagnostics} if result.diagnostics else None
-    return tx.append(context.conversation_id, "pi.tool-result", model=[message], data=data, by_task=context.id)["id"]
-
-
-def _blocks(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return content
-
-
-def _limited(result: ToolResult, tool: Tool) -> ToolResult:
-    """The result within the tool's limits; what was dropped is counted and reported (spec 10)."""
-    blocks: list[dict[str, Any]] = []
-    diagnostics = list(result.diagnostics)
-    for block in _blocks(result.content):
-        if block.get("type") == "text":
-            limited = limit_text(block["text"], tool.keep, tool.max_lines + MARGIN_LINES, tool.max_bytes + MARGIN_BYTES)
-            if limited.dropped_bytes:
-                where = "end" if tool.keep == "head" else "start"
-                text = f"{limited.dropped_lines} lines, {limited.dropped_bytes} bytes dropped from the {where}"
-                diagnostics.append({"severity": "warn", "message": text, "code": "output_limited"})
-                block = {**block, "text": limited.text}
-        blocks.append(block)
-    result.content = blocks
-    result.diagnostics = diagnostics
-    return result
-
-
-async def _settle(
-    context: TaskContext,
-    call: dict[str, Any],
-    result: ToolResult,
-    *,
-    status: str = "completed",
-    duration: int | None = None,
-    verdict: str | None = None,
-) -> None:
-    """The result entry, the slot and the outcome, in one commit."""
-    kernel = context.kernel
-    control = {
-        key: value
-        for key, value in (
-            ("terminate", result.terminate or None),
-            ("handoff", result.handoff),
-            ("addTools", result.add_tools),
-        )
-        if value is not None
-    }
-
-    async def commit(tx: Transaction) -> None:
-        live = await tx.document(LIVE, context.conversation_id)
-        entry = append_result(tx, context, call, result, kernel.session.now(), duration)
-        for slot in live.value.get("tools", ()):
-            if slot.get("taskId") == context.id:
-                slot["status"] = "done"
-                slot["entry"] = entry
-                if verdict is not None:
-                    slot["recovered"] = verdict
-                for key in ("output", "details", "droppedBytes", "droppedLines", "diagnostics"):
-                    slot.pop(key, None)
-        await record_usage(tx, context.conversation_id, "tools", call["name"], result.usage)
-        outcome: dict[str, Any] = {"entryId": entry}
-        if control:
-            outcome["control"] = control
-        if verdict is not None:
-            await note_verdict(kernel, tx, context.id, verdict, "10", entry=entry)
-        if status == "completed":
-            context.complete(tx, outcome)
-        elif status == "aborted":
-            context.end_aborted(tx, result=outcome)
-        else:
-            context.fail(tx, _first_line(result), result=outcome)
-
-    await patiently(context, commit)
-
-
-def _first_line(result: ToolResult) -> str:
-    for diagnostic in result.diagnostics:
-        return str(diagnostic["message"])
-    return "the tool failed"
+def begin_call(agent: Agent, tx: Transaction, owner: TaskHandle, assistant: int, call_id: str) -> int:
+    """Create the task of a call, owned by the generation that asked for it; returns its id."""
+    definition = agent.engine.definitions.get(NAME)
+    if definition is None:
+        raise LookupError(f"the code for {NAME} is gone")
+    which: ToolInput = {"assistant": assistant, "callId": call_id}
+    record = agent.engine.add_task(
+        tx, conversation_id=owner.conversation_id, definition=definition, input=which, owner=owner.id
+    )
+    return record["id"]
 
 
 # -- phases ----------------------------------------------------------------------------------------------------------
 
 
-async def call_phase(context: TaskContext) -> None:
+async def call_phase(agent: Agent, task: TaskHandle) -> None:
     """Resolve, validate, ask the hooks, commit the intent, run, commit the result."""
-    kernel = context.kernel
-    call = await _call(context)
-    extensions, tools = await kernel.selection(context.conversation_id)
+    call = await _call(agent, task)
+    extensions, tools = await agent.toolbox.selection(task.conversation_id)
     tool = tools.get(call["name"])
     if tool is None:
-        await _settle(context, call, error_result(call["name"], "tool_unavailable", "is not available any more"))
+        await _commit_result(
+            task, call, error_result(call["name"], "tool_unavailable", "is not available any more"), agent=agent
+        )
         return
-    arguments, refusal = await _arguments(kernel, context, extensions, tool, call)
+    arguments, refusal = await _arguments(agent, task, extensions, tool, call)
     if refusal is not None:
-        await _settle(context, call, refusal)
+        await _commit_result(task, call, refusal, agent=agent)
         return
     validated = tool.validate(arguments)
-    async with context.commit() as tx:
-        live = await tx.document(LIVE, context.conversation_id)
-        for slot in live.value.get("tools", ()):
-            if slot.get("taskId") == context.id:
-                slot["status"] = "running"
-        context.advance(tx, {"phase": "execute", "arguments": arguments, "replay": tool.replay})
-    await _run(context, call, extensions, tool, validated)
+    async with task.commit() as tx:
+        live = await tx.document(LIVE, task.conversation_id)
+        slot = find_slot(live.value, task.id)
+        if slot is not None:
+            slot["status"] = "running"
+        intent: ExecutePhase = {"phase": "execute", "arguments": arguments, "replay": tool.replay}
+        task.advance(tx, cast(JsonObject, intent))
+    await _run(agent, task, call, extensions, tool, validated)
 
 
-async def _call(context: TaskContext) -> dict[str, Any]:
-    call = await context.kernel.find_call(context.record)
+async def execute_phase(agent: Agent, task: TaskHandle) -> None:
+    """Carry out what recovery decided: run a safe call again, settle any other as interrupted (spec 10).
+
+    Only ever entered after a death, or when the store refused the result of a run. Code that went away after the
+    decision makes it stricter.
+    """
+    call = await _call(agent, task)
+    decision = task.decision
+    again = decision is None or decision["verdict"] == RERUN.verdict
+    if not again or not await is_rerun_allowed(agent, task.record):
+        what = "was interrupted and may have partially run"
+        output = await partial_output(agent.session, task.conversation_id, task.id)
+        result = error_result(call["name"], "interrupted", what, output)
+        await _commit_result(task, call, result, agent=agent, status="failed", decision=INTERRUPTED)
+        return
+    extensions, tools = await agent.toolbox.selection(task.conversation_id)
+    tool = tools[call["name"]]
+    intent: ExecutePhase = task.checkpoint
+    try:
+        validated = tool.validate(dict(intent["arguments"]))
+    except ValueError as error:
+        await _commit_result(task, call, invalid_arguments(tool, error), agent=agent, status="failed")
+        return
+    async with task.commit() as tx:
+        live = await tx.document(LIVE, task.conversation_id)
+        slot = find_slot(live.value, task.id)
+        if slot is not None:
+            slot["status"] = "running"
+            slot["recovered"] = RERUN.verdict
+            clear_progress(slot)
+    await _run(agent, task, call, extensions, tool, validated)
+
+
+async def _call(agent: Agent, task: TaskHandle) -> ToolCallBlock:
+    call = await find_call(agent.entries, task.input)
     if call is None:
-        raise LookupError(f"the call {context.input['callId']} of entry {context.input['assistant']} is not there")
+        raise LookupError(f"the call {task.input['callId']} of entry {task.input['assistant']} is not there")
     return call
 
 
 async def _arguments(
-    kernel: Kernel, context: TaskContext, extensions: list[Extension], tool: Tool, call: dict[str, Any]
+    agent: Agent, task: TaskHandle, extensions: list[Extension], tool: Tool, call: ToolCallBlock
 ) -> tuple[dict[str, Any], ToolResult | None]:
     """The final arguments, or the error result of a call that must not run (spec 10)."""
-    invalid = call.get("providerExtra", {}).get("invalid")
-    if invalid is not None:
-        return {}, _invalid(tool, invalid["error"])
-    arguments = dict(call["arguments"])
+    unreadable = cast("dict[str, Any]", call.get("providerExtra", {})).get("invalid")
+    if unreadable is not None:
+        return {}, invalid_arguments(tool, unreadable["error"])
+    arguments: dict[str, Any] = dict(call["arguments"])
     try:
         if tool.repair is not None:
             arguments = tool.repair(arguments)
         tool.validate(arguments)
     except ValueError as error:
-        return {}, _invalid(tool, error)
+        return {}, invalid_arguments(tool, error)
     for extension in extensions:
         hook = extension.hooks.get("beforeTool")
         if hook is None:
             continue
+        question = {
+            "tool": tool.name,
+            "arguments": arguments,
+            "callId": call["id"],
+            "conversationId": task.conversation_id,
+            "taskId": task.id,
+        }
         try:
-            answer = await hook(
-                {
-                    "tool": tool.name,
-                    "arguments": arguments,
-                    "callId": call["id"],
-                    "conversationId": context.conversation_id,
-                    "taskId": context.id,
-                }
-            )
+            answer = await hook(question)
         except Exception as error:  # noqa: BLE001 - a failing guard blocks the call
             reason = f"extension {extension.name} failed: {error}"
-            kernel.report(f"hook beforeTool of {reason}")
+            agent.report(f"hook beforeTool of {reason}")
             return {}, error_result(tool.name, "blocked", f"was blocked: {reason}")
         if isinstance(answer, dict) and answer.get("block"):
             return {}, error_result(tool.name, "blocked", f"was blocked: {answer['block']}")
@@ -291,29 +168,29 @@ async def _arguments(
         tool.validate(arguments)
         freeze(arguments)  # a repair or a hook may have put in what cannot be stored
     except ValueError as error:
-        return {}, _invalid(tool, error)
+        return {}, invalid_arguments(tool, error)
     return arguments, None
 
 
 async def _run(
-    context: TaskContext,
-    call: dict[str, Any],
+    agent: Agent,
+    task: TaskHandle,
+    call: ToolCallBlock,
     extensions: list[Extension],
     tool: Tool,
-    validated: Any,
+    validated: object,
 ) -> None:
     """The effect and its result. Nothing is committed of a run that somebody asked to end."""
-    kernel = context.kernel
     started = time.monotonic()
-    status = "completed"
+    status: Literal["completed", "failed"] = "completed"
     running: RunningCall | None = None
     try:
-        environment = await kernel.environment_for(context.conversation_id, context.id)
-        running = RunningCall(context, call, tool, environment)
+        environment = await agent.toolbox.environment_for(task.conversation_id, task.id)
+        running = RunningCall(task, call, tool, environment, agent.settings.output_interval)
         answer = await tool.run(validated, running)
         result = answer if isinstance(answer, ToolResult) else ToolResult(str(answer))
     except asyncio.CancelledError:
-        if kernel.scheduler.invocations.was_asked(context.id):
+        if agent.engine.was_asked_to_end(task.id):
             raise
         status = "failed"
         result = error_result(tool.name, "tool_error", "was cancelled, but nobody asked for it")
@@ -327,104 +204,129 @@ async def _run(
             await running.stop()
     if running is not None:
         result.diagnostics = [*running.diagnostics, *result.diagnostics]
-    result = await kernel.run_hooks(extensions, "afterTool", result)
+    result = await agent.toolbox.run_hooks(extensions, "afterTool", result)
     duration = round((time.monotonic() - started) * 1000)
     try:
-        result = _limited(await sendable(result), tool)
+        result = limited(await sendable(result), tool)
         freeze([result.content, result.details, result.diagnostics, result.usage, result.handoff, result.add_tools])
     except Exception as error:  # noqa: BLE001 - what a tool returns is somebody else's code
         status = "failed"
         result = error_result(tool.name, "tool_error", f"returned what cannot be stored: {_reason(error)}")
-    await _settle(context, call, result, status=status, duration=duration)
+    await _commit_result(task, call, result, agent=agent, status=status, duration=duration)
 
 
 def _reason(error: Exception) -> str:
-    text = str(error).strip()
-    from durable_tui.agent.extension import ToolError
-    from durable_tui.environment.base import EnvironmentFailed
-
-    if isinstance(error, ToolError | EnvironmentFailed):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return str(error).strip() if isinstance(error, ToolError | EnvironmentFailed) else describe(error)
 
 
-async def rerun_allowed(kernel: Kernel, record: TaskRecord) -> bool:
+async def _commit_result(
+    task: TaskHandle,
+    call: ToolCallBlock,
+    result: ToolResult,
+    *,
+    agent: Agent,
+    status: Literal["completed", "failed", "aborted"] = "completed",
+    duration: int | None = None,
+    decision: Decision | None = None,
+) -> None:
+    """The result entry, the slot and the outcome, in one commit."""
+    control: ToolControl = {}
+    if result.terminate:
+        control["terminate"] = True
+    if result.handoff is not None:
+        control["handoff"] = result.handoff
+    if result.add_tools is not None:
+        control["addTools"] = result.add_tools
+
+    async def commit(tx: Transaction) -> None:
+        live = await tx.document(LIVE, task.conversation_id)
+        entry = append_result(tx, task, call, result, duration)
+        slot = find_slot(live.value, task.id)
+        if slot is not None:
+            slot["status"] = "done"
+            slot["entry"] = entry
+            if decision is not None:
+                slot["recovered"] = decision.verdict
+            clear_progress(slot)
+        await record_usage(tx, task.conversation_id, "tools", call["name"], result.usage)
+        outcome: ToolOutcome = {"entryId": entry}
+        if control:
+            outcome["control"] = control
+        if decision is not None:
+            await agent.engine.recovery.note(tx, task.id, decision, entry=entry)
+        if status == "completed":
+            task.complete(tx, outcome)
+        elif status == "aborted":
+            task.end_aborted(tx, result=outcome)
+        else:
+            task.fail(tx, first_line(result), result=outcome)
+
+    await task.commit_with_retry(commit)
+
+
+# -- recovery --------------------------------------------------------------------------------------------------------
+
+
+async def verdict(agent: Agent, record: TaskRecord) -> Decision:
+    """A call that had not begun starts again; one that may have had its effect only when that is allowed (spec 10)."""
+    checkpoint: ToolCheckpoint = checkpoint_of(record)
+    if checkpoint["phase"] == "call":
+        return RESTARTED
+    return RERUN if await is_rerun_allowed(agent, record) else INTERRUPTED
+
+
+async def is_rerun_allowed(agent: Agent, record: TaskRecord) -> bool:
     """Whether a call found in `execute` may run again: the stricter of stored and current policy is safe, and the
     former owner is provably gone (spec 4.2, 10)."""
-    call = await kernel.find_call(record)
-    if call is None or not kernel.former_owner_dead:
+    call = await find_call(agent.entries, record["input"])
+    if call is None or not agent.engine.recovery.former_owner_dead:
         return False
-    _, tools = await kernel.selection(record["conversationId"])
+    _, tools = await agent.toolbox.selection(record["conversationId"])
     tool = tools.get(call["name"])
     if tool is None:
         return False
     stored = checkpoint_of(record).get("replay", "unsafe")
-    return max(STRICTNESS.get(stored, 2), STRICTNESS[tool.replay]) == 0
+    return max(STRICTNESS.get(stored, STRICTNESS["unsafe"]), STRICTNESS[tool.replay]) == STRICTNESS["safe"]
 
 
-async def execute_phase(context: TaskContext) -> None:
-    """Only ever entered by recovery: run a safe call again, settle any other as interrupted (spec 10)."""
-    kernel = context.kernel
-    call = await _call(context)
-    extensions, tools = await kernel.selection(context.conversation_id)
-    if await rerun_allowed(kernel, context.record):
-        tool = tools[call["name"]]
-        try:
-            validated = tool.validate(dict(context.checkpoint["arguments"]))
-        except ValueError as error:
-            await _settle(context, call, _invalid(tool, error), status="failed")
-            return
-        await _clear_progress(context)
-        await _run(context, call, extensions, tool, validated)
-        return
-    result = error_result(
-        call["name"], "interrupted", "was interrupted and may have partially run", await _partial_output(context)
-    )
-    await _settle(context, call, result, status="failed", verdict="interrupted")
-
-
-async def _clear_progress(context: TaskContext) -> None:
-    async with context.commit() as tx:
-        live = await tx.document(LIVE, context.conversation_id)
-        for slot in live.value.get("tools", ()):
-            if slot.get("taskId") == context.id:
-                slot["status"] = "running"
-                slot["recovered"] = "rerun"
-                for key in ("output", "details", "droppedBytes", "droppedLines", "diagnostics"):
-                    slot.pop(key, None)
-
-
-async def _partial_output(context: TaskContext) -> str:
-    live = await context.kernel.session.value(LIVE, context.conversation_id)
-    for slot in live.get("tools", ()):
-        if slot.get("taskId") == context.id:
-            return str(slot.get("output", ""))
-    return ""
-
-
-async def abort(context: TaskContext) -> None:
-    """The result of an aborted call: what is durable of its output, and that it was aborted."""
-    kernel = context.kernel
-    call = await kernel.find_call(context.record)
-    extensions, _ = await kernel.selection(context.conversation_id)
-    await kernel.run_hooks(extensions, "onAbort", {"conversationId": context.conversation_id, "taskId": context.id})
+def doing(agent: Agent, record: TaskRecord) -> str:
+    """The tool and what it is for: "edit config/dev.json"."""
+    which: ToolInput = record["input"]
+    call = call_in(agent.entries.get(which["assistant"]), which["callId"])
     if call is None:
-        async with context.commit() as tx:
-            scene = await load_scene(kernel, tx, context.conversation_id)
-            slot = find_slot(scene, context.id)
-            if slot is not None:
-                slot["status"] = "done"
-            context.end_aborted(tx)
+        return "a tool call"
+    tool = agent.toolbox.known_tool(record["conversationId"], call["name"])
+    return call_phrase(tool, call["name"], checkpoint_of(record).get("arguments", call["arguments"]))
+
+
+async def recall(agent: Agent, record: TaskRecord) -> None:
+    """Bring the call and the agent's choice of tools into memory."""
+    await agent.entries.find(record["input"]["assistant"])
+    await agent.toolbox.selection(record["conversationId"])
+
+
+# -- ends ------------------------------------------------------------------------------------------------------------
+
+
+async def abandon(agent: Agent, tx: Transaction, record: TaskRecord, why: Abandonment) -> None:
+    """Turn the slot done without an entry; the run goes on (spec 6.9)."""
+    draft = await agent.conversations.load(tx, record["conversationId"])
+    slot = find_slot(draft.live, record["id"])
+    if slot is not None:
+        slot["status"] = "done"
+
+
+async def abort(agent: Agent, task: TaskHandle) -> None:
+    """The result of an aborted call: what is durable of its output, and that it was aborted."""
+    call = await find_call(agent.entries, task.input)
+    extensions, _ = await agent.toolbox.selection(task.conversation_id)
+    await agent.toolbox.run_hooks(extensions, "onAbort", {"conversationId": task.conversation_id, "taskId": task.id})
+    if call is None:
+        async with task.commit() as tx:
+            await abandon(agent, tx, task.record, Abandonment("aborted"))
+            task.end_aborted(tx)
         return
-    began = context.checkpoint.get("phase") == "execute"
+    began = task.checkpoint.get("phase") == "execute"
     what = "was aborted and may have partially run" if began else "was aborted before it started"
-    partial = await _partial_output(context) if began else ""
-    await _settle(context, call, error_result(call["name"], "aborted", what, partial), status="aborted")
-
-
-TOOL = TaskDefinition(
-    name="pi.tool",
-    phases={"call": call_phase, "execute": execute_phase},
-    initial=lambda _: {"phase": "call"},
-    abort=abort,
-)
+    output = await partial_output(agent.session, task.conversation_id, task.id) if began else ""
+    await _commit_result(task, call, error_result(call["name"], "aborted", what, output), agent=agent, status="aborted")

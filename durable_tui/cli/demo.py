@@ -17,6 +17,7 @@ from typing import Any
 
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
+from durable_tui.engine.task import checkpoint_of
 from durable_tui.forensics.blocks import content_text
 from durable_tui.host.reading import reading
 from durable_tui.models.tour import DEMO_FILE, DEMO_PROMPT
@@ -139,7 +140,7 @@ class Tour:
         async with reading(self.session) as storage:
             while worker.returncode is None and time.monotonic() < deadline:
                 for task in await storage.live_tasks():
-                    checkpoint = task["state"].get("checkpoint") or {}
+                    checkpoint = checkpoint_of(task)
                     if checkpoint.get("phase") == "execute" and "edits" in (checkpoint.get("arguments") or {}):
                         await self.say(f"worker {worker.pid} has stored the intent of its edit and is about to make it")
                         return True

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
-from durable_tui.agent.cleanup import clean_up
+from durable_tui.engine.definitions import Definitions
+from durable_tui.engine.ended_tasks import EndedTasks
+from durable_tui.engine.reports import Reports
+from durable_tui.engine.space import Space
 from durable_tui.engine.task import (
-    InvocationEnded,
-    TaskContext,
+    Abandonment,
     TaskDefinition,
     changed,
     checkpoint_of,
     decide,
     describe,
+    gate_of,
     is_decided,
+    phase_of,
     status_of,
 )
-from durable_tui.session import SessionClosed, SessionPoisoned
-from durable_tui.storage.errors import Fenced, StorageRejected, StorageUncertain
-
-if TYPE_CHECKING:
-    from durable_tui.engine.scheduler import Scheduler
+from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
+from durable_tui.session import Session, SessionClosed, SessionPoisoned
+from durable_tui.storage.errors import Fenced, StorageError, StorageRejected, StorageUncertain
+from durable_tui.storage.records import Outcome, TaskRecord
 
 log = logging.getLogger(__name__)
 FATAL = (Fenced, SessionPoisoned, SessionClosed, StorageUncertain)
@@ -35,7 +37,7 @@ REFUSALS = 3  # steps of one phase that the store may refuse, space not being th
 class Invocation:
     """The in-memory execution of one task; `asked` says that somebody asked it to end."""
 
-    context: TaskContext
+    handle: TaskHandle
     task: asyncio.Task[None] = field(init=False)
     asked: bool = False
 
@@ -46,11 +48,24 @@ class Invocation:
 
 
 class Invocations:
-    """The invocations of one scheduler: at most one a task."""
+    """The invocations of one session: at most one a task. `wake` tells the scheduler that one ended."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.kernel = scheduler.kernel
-        self._scheduler = scheduler
+    def __init__(
+        self,
+        session: Session,
+        definitions: Definitions,
+        ended_tasks: EndedTasks,
+        space: Space,
+        reports: Reports,
+        wake: Callable[[], None],
+    ) -> None:
+        self.closing = False
+        self._session = session
+        self._definitions = definitions
+        self._ended_tasks = ended_tasks
+        self._space = space
+        self._reports = reports
+        self._wake = wake
         self._running: dict[int, Invocation] = {}
         self._backoff: dict[int, float] = {}
         self._not_before: dict[int, float] = {}
@@ -58,15 +73,18 @@ class Invocations:
 
     # -- from outside --------------------------------------------------------------------------------------------
 
-    def start(self, context: TaskContext) -> None:
+    def start(self, record: TaskRecord) -> None:
         """Run the phases of a reserved task."""
-        self._invoke(context, self._drive(context))
+        handle = TaskHandle(self._session, self._ended_tasks, self._space, record)
+        self._invoke(handle, self._drive(handle))
 
-    def start_abort(self, context: TaskContext, definition: TaskDefinition) -> None:
+    def start_abort(self, record: TaskRecord, definition: TaskDefinition) -> None:
         """Run the abort handler of a marked task whose owned work drained."""
-        self._invoke(context, self._drive_abort(context, definition))
+        handle = TaskHandle(self._session, self._ended_tasks, self._space, record, aborting=True)
+        self._invoke(handle, self._drive_abort(handle, definition))
 
     def get(self, task_id: int) -> Invocation | None:
+        """The invocation of a task that runs now."""
         return self._running.get(task_id)
 
     def any_of(self, task_ids: set[int]) -> bool:
@@ -86,7 +104,7 @@ class Invocations:
     def signal_abort(self, task_id: int) -> None:
         """End the run invocation of a task that was marked."""
         invocation = self._running.get(task_id)
-        if invocation is not None and not invocation.context.aborting:
+        if invocation is not None and not invocation.handle.aborting:
             invocation.end()
 
     def was_asked(self, task_id: int) -> bool:
@@ -110,10 +128,12 @@ class Invocations:
         """Leave a task alone for a while, longer each time."""
         delay = min(self._backoff.get(task_id, 0.1) * 2, 10.0)
         self._backoff[task_id] = delay
-        self._not_before[task_id] = asyncio.get_running_loop().time() + delay
-        self._scheduler.wake_later(delay + 0.01)
+        loop = asyncio.get_running_loop()
+        self._not_before[task_id] = loop.time() + delay
+        loop.call_later(delay + 0.01, self._wake)
 
-    def resting(self, task_id: int) -> bool:
+    def is_resting(self, task_id: int) -> bool:
+        """Whether a task is to be left alone for now."""
         return self._not_before.get(task_id, 0.0) > asyncio.get_running_loop().time()
 
     def rouse(self, task_id: int) -> None:
@@ -121,39 +141,60 @@ class Invocations:
         self._not_before.pop(task_id, None)
 
     def forget(self, task_id: int) -> None:
-        """The task has ended."""
+        """The task has ended, or made progress."""
         self._backoff.pop(task_id, None)
         self._not_before.pop(task_id, None)
         self._refusals.pop(task_id, None)
 
     def pause(self, task_id: int, error: StorageRejected) -> None:
         """A step the store rejected ends the invocation; the task stays running and is taken up again (6.3)."""
-        self.kernel.report(f"a step of task {task_id} could not be stored: {error}")
-        if not self._scheduler.full:  # else the search for space decides when anything goes on
+        self._reports.add(f"a step of task {task_id} could not be stored: {error}")
+        if not self._space.full:  # else the search for space decides when anything goes on
             self.rest(task_id)
+
+    # -- ending a task without its own code ------------------------------------------------------------------------
+
+    async def abandon(self, record: TaskRecord, why: Abandonment, outcome: Outcome) -> None:
+        """Commit an outcome the task's own code did not decide, with what its kind leaves in order (spec 6.9)."""
+        try:
+            await self._commit_abandoned(record["id"], why, outcome, tidy=True)
+        except (InvocationEnded, StorageError, *FATAL):
+            raise
+        except Exception as error:  # noqa: BLE001 - an extension's code; the task must end all the same
+            self._reports.add(f"task {record['id']} ({record['kind']}) left its traces: {describe(error)}")
+            await self._commit_abandoned(record["id"], why, outcome, tidy=False)
+
+    async def _commit_abandoned(self, task_id: int, why: Abandonment, outcome: Outcome, *, tidy: bool) -> None:
+        async with self._session.commit() as tx:
+            current = self._session.tasks.get(task_id)
+            if current is None or is_decided(current):
+                return
+            if tidy:
+                await self._definitions.abandon(tx, current, why)
+            decide(tx, current, outcome)
 
     # -- running -------------------------------------------------------------------------------------------------
 
-    def _invoke(self, context: TaskContext, coroutine: Coroutine[Any, Any, None]) -> None:
-        invocation = Invocation(context)
-        self._running[context.id] = invocation
+    def _invoke(self, handle: TaskHandle, coroutine: Coroutine[None, None, None]) -> None:
+        invocation = Invocation(handle)
+        self._running[handle.id] = invocation
         invocation.task = asyncio.get_running_loop().create_task(
-            self._watched(context.id, invocation, coroutine), name=f"task {context.id}"
+            self._watched(handle.id, invocation, coroutine), name=f"task {handle.id}"
         )
 
         def gone(_: asyncio.Task[None]) -> None:
             coroutine.close()  # cancelled before its first step, a task runs no `finally`
-            self._forget(context.id, invocation)
+            self._forget(handle.id, invocation)
 
         invocation.task.add_done_callback(gone)
 
     def _forget(self, task_id: int, invocation: Invocation) -> None:
-        invocation.context.ended = True
+        invocation.handle.ended = True
         if self._running.get(task_id) is invocation:
             del self._running[task_id]
-            self._scheduler.wake()
+            self._wake()
 
-    async def _watched(self, task_id: int, invocation: Invocation, coroutine: Any) -> None:
+    async def _watched(self, task_id: int, invocation: Invocation, coroutine: Coroutine[None, None, None]) -> None:
         try:
             await coroutine
         except asyncio.CancelledError:
@@ -165,91 +206,88 @@ class Invocations:
         finally:
             self._forget(task_id, invocation)
 
-    async def _drive(self, context: TaskContext) -> None:
-        """Run phase after phase until the task ends, waits, or may not go on, in the order of spec 6.3."""
+    async def _drive(self, handle: TaskHandle) -> None:
+        """Run phase after phase until the task ends, waits, or may not go on, in the order of 6.3."""
         definition: TaskDefinition | None = None
         while True:
-            record = self.kernel.session.tasks[context.id]
+            record = self._session.tasks[handle.id]
             before = checkpoint_of(record)
-            context.waited = False
+            handle.waited = False
             error: BaseException | None = None
             try:
-                definition = self._scheduler.fitting.code_for(record, definition)
+                definition = self._definitions.code_for(record, definition)
                 if definition.version != record["version"]:
-                    async with context.commit() as tx:
-                        state = {"status": "pending", "checkpoint": before}
-                        tx.put_task(changed(context.record, state=state))
+                    async with handle.commit() as tx:
+                        tx.put_task(changed(handle.record, state={"status": "pending", "checkpoint": before}))
                     return
                 handler = definition.phases.get(before.get("phase"))
                 if handler is None:
                     raise LookupError(f"{record['kind']} has no phase {before.get('phase')!r}")
-                await handler(context)
+                await handler(handle)
             except asyncio.CancelledError as cancelled:
                 error = cancelled
             except Exception as raised:  # noqa: BLE001 - the task faults with it
                 error = raised
-            after = self.kernel.session.tasks.get(context.id)
-            if after is None or status_of(after) != "running" or self._scheduler.closing or after["abortRequested"]:
+            after = self._session.tasks.get(handle.id)
+            if after is None or status_of(after) != "running" or self.closing or after["abortRequested"]:
+                if after is not None and gate_of(after) is not None:
+                    self.forget(handle.id)  # a gate is progress
                 return
-            invocation = self._running.get(context.id)
+            invocation = self._running.get(handle.id)
             if isinstance(error, asyncio.CancelledError) and invocation is not None and invocation.asked:
                 return
             if error is not None:
-                await self._failed(context, error)
+                await self._failed(handle, error)
                 return
-            if checkpoint_of(after) == before and not context.waited:
-                await self._fault(context, f"phase {before.get('phase')} ended without durable progress")
+            if checkpoint_of(after) == before and not handle.waited:
+                await self._fault(handle, f"phase {phase_of(record)} ended without durable progress")
                 return
-            self.forget(context.id)
+            self.forget(handle.id)
 
-    async def _drive_abort(self, context: TaskContext, definition: TaskDefinition) -> None:
+    async def _drive_abort(self, handle: TaskHandle, definition: TaskDefinition) -> None:
         error: BaseException | None = None
         try:
             if definition.abort is not None:
-                await definition.abort(context)
+                await definition.abort(handle)
             else:
-                async with context.commit() as tx:
-                    await clean_up(self.kernel, tx, context.record, "aborted")
-                    context.end_aborted(tx)
+                await self.abandon(handle.record, Abandonment("aborted"), {"status": "aborted"})
         except asyncio.CancelledError as cancelled:
             error = cancelled
         except Exception as raised:  # noqa: BLE001 - the task faults with it
             error = raised
-        record = self.kernel.session.tasks.get(context.id)
-        if self._scheduler.closing or record is None or is_decided(record):
+        record = self._session.tasks.get(handle.id)
+        if self.closing or record is None or is_decided(record):
             return
-        if isinstance(error, asyncio.CancelledError) and self.was_asked(context.id):
+        if isinstance(error, asyncio.CancelledError) and self.was_asked(handle.id):
             return
         if error is not None:
-            await self._failed(context, error)
+            await self._failed(handle, error)
         else:
-            await self._fault(context, "the abort handler ended without an outcome")
+            await self._fault(handle, "the abort handler ended without an outcome")
 
-    async def _failed(self, context: TaskContext, error: BaseException) -> None:
+    async def _failed(self, handle: TaskHandle, error: BaseException) -> None:
         if isinstance(error, InvocationEnded):
             return
         if isinstance(error, FATAL):
-            log.warning("task %s stops: %s", context.id, error)
+            log.warning("task %s stops: %s", handle.id, error)
             return
         if isinstance(error, StorageRejected):
             if not error.full:
-                self._refusals[context.id] = self._refusals.get(context.id, 0) + 1
-            if self._refusals.get(context.id, 0) < REFUSALS:
-                self.pause(context.id, error)
+                self._refusals[handle.id] = self._refusals.get(handle.id, 0) + 1
+            if self._refusals.get(handle.id, 0) < REFUSALS:
+                self.pause(handle.id, error)
                 return
         if not isinstance(error, asyncio.CancelledError):
-            log.error("task %s failed", context.id, exc_info=error)
+            log.error("task %s failed", handle.id, exc_info=error)
         text = "cancelled, but nobody asked" if isinstance(error, asyncio.CancelledError) else describe(error)
-        await self._fault(context, text)
+        await self._fault(handle, text)
 
-    async def _fault(self, context: TaskContext, message: str) -> None:
-        self.kernel.report(f"task {context.id} faulted: {message}")
+    async def _fault(self, handle: TaskHandle, message: str) -> None:
+        self._reports.add(f"task {handle.id} faulted: {message}")
+        record = self._session.tasks.get(handle.id)
+        if record is None:
+            return
         try:
-            async with self.kernel.session.commit() as tx:
-                record = self.kernel.session.tasks.get(context.id)
-                if record is None or is_decided(record):
-                    return
-                await clean_up(self.kernel, tx, record, "faulted", detail=message)
-                decide(tx, record, {"status": "faulted", "error": message})
+            await self.abandon(record, Abandonment("faulted", message), {"status": "faulted", "error": message})
         except StorageRejected as rejected:
-            self.pause(context.id, rejected)
+            self.pause(handle.id, rejected)

@@ -1,192 +1,213 @@
-"""Opening after a death: what was found, and the verdict on each piece of work (spec 15, 17.4)."""
+"""Opening after a death: what was found, and the decision on each piece of work (spec 15, 17.4)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Literal
 
-from durable_tui.agent.documents import RECOVERY
-from durable_tui.engine.task import changed, checkpoint_of, status_of
-from durable_tui.session import Transaction
-from durable_tui.storage.records import OwnerRow, TaskRecord
-
-if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
+from durable_tui.delta import freeze
+from durable_tui.engine.definitions import Definitions
+from durable_tui.engine.ownership import children_of
+from durable_tui.engine.shapes import Death, FoundTask, Recovery, Verdict
+from durable_tui.engine.task import Decision, changed, checkpoint_of, phase_of, status_of
+from durable_tui.session import Commit, DocumentDefinition, Session, Transaction
+from durable_tui.storage.protocol import Storage
+from durable_tui.storage.records import OwnerRow, StoredDecision, TaskRecord
 
 KEPT_DEATHS = 100
 SAME_DEATHS = 5  # openings in a row that died before doing anything, after which the session opens paused
+RESTART_LIMIT: Literal["restart_limit"] = "restart_limit"
+
+RECOVERY: DocumentDefinition[Recovery] = DocumentDefinition(
+    "dt.recovery", "session", lambda: freeze({"deaths": []}), checkpoint=lambda _, deltas: deltas >= 64
+)
 
 
-async def note_verdict(
-    kernel: Kernel,
-    tx: Transaction,
-    task_id: int,
-    verdict: str,
-    rule: str,
-    *,
-    detail: str | None = None,
-    entry: int | None = None,
-) -> None:
-    """Write the verdict on a found task into the newest report, in the commit that decides it."""
-    if task_id not in kernel.undecided:
-        return
-    draft = await tx.document(RECOVERY)
-    for death in reversed(draft.value["deaths"]):
-        for row in death["tasks"]:
-            if row["taskId"] == task_id:
-                if "verdict" in row:
-                    return  # decided earlier in this very commit; older reports stay as they are
-                row["verdict"] = verdict
-                row["rule"] = rule
-                row["seq"] = tx.seq
-                row["at"] = kernel.session.now()
-                if detail is not None:
-                    row["detail"] = detail
-                if entry is not None:
-                    row["entry"] = entry
-                kernel.deciding.append((tx.seq, task_id, verdict))
-                return
+@dataclass(slots=True, frozen=True)
+class _Noted:
+    seq: int
+    task_id: int
+    verdict: Verdict
 
 
-async def doing(kernel: Kernel, record: TaskRecord) -> str:
-    """A short phrase for what a task is about: "edit config/dev.json", "asking deepseek-chat, attempt 2"."""
-    if record["kind"] == "pi.tool":
-        await kernel.entry(record["input"]["assistant"])
-        await kernel.selection(record["conversationId"])
-    return doing_now(kernel, record)
+class RecoveryReport:
+    """The newest death's rows of one session, and what became of them in this opening.
 
+    `former_owner_dead` says whether the process of the opening before is provably gone: only then is an effect
+    repeated (spec 4.2).
+    """
 
-def doing_now(kernel: Kernel, record: TaskRecord) -> str:
-    """The same from what is in memory."""
-    checkpoint = checkpoint_of(record)
-    if record["kind"] == "pi.tool":
-        call = kernel.known_call(record)
-        if call is None:
-            return "a tool call"
-        tool = kernel.known_tool(record["conversationId"], call["name"])
-        return call_phrase(tool, call["name"], checkpoint.get("arguments", call["arguments"]))
-    if record["kind"] == "pi.generation":
-        phase = checkpoint.get("phase")
-        if phase == "tools":
-            return "waiting for its tools"
-        if phase == "poll":
-            return f"waiting for {checkpoint['model']['modelId']}'s answer, made at {made_at(record)}"
-        attempt = checkpoint.get("attempt", 1)
-        name = checkpoint["model"]["modelId"] if "model" in checkpoint else "the model"
-        words = {"prepare": "preparing to ask", "retry": "waiting to ask again:"}.get(str(phase), "asking")
-        return f"{words} {name}, attempt {attempt}"
-    definition = kernel.definition(record["kind"])
-    if definition is not None and definition.doing is not None:
-        try:
-            return str(definition.doing(record))
-        except Exception as error:  # noqa: BLE001 - a phrase must not fail an opening
-            return f"{record['kind']} ({error})"
-    return record["kind"]
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._found_as: dict[int, str] = {}  # tasks without a verdict, and their status as found
+        self._verdicts: dict[int, Verdict] = {}
+        self._noted: list[_Noted] = []
+        storage = session.storage
+        in_order = storage.previous is None or storage.previous.closed_at is not None
+        self.former_owner_dead = in_order or storage.former_owner_dead
+        session.observe(self._observe)
 
+    def is_undecided(self, task_id: int) -> bool:
+        """Whether a task was found at work and nothing is decided about it yet."""
+        return task_id in self._found_as
 
-def made_at(record: TaskRecord) -> str | None:
-    """The provider that makes a task's answer in the background, while one does."""
-    checkpoint = checkpoint_of(record)
-    if record["kind"] != "pi.generation" or checkpoint.get("phase") != "poll":
+    def found_as(self, task_id: int) -> str | None:
+        """The status an undecided task was found with."""
+        return self._found_as.get(task_id)
+
+    def verdict(self, task_id: int) -> Verdict | None:
+        """What was decided about a task in this opening."""
+        return self._verdicts.get(task_id)
+
+    def found(self, task_id: int, status: str) -> None:
+        """Remember that a task awaits its verdict."""
+        self._found_as[task_id] = status
+
+    async def note(self, tx: Transaction, task_id: int, decision: Decision, *, entry: int | None = None) -> None:
+        """Write the verdict on a found task into the newest report, in the commit that decides it.
+
+        A verdict the result contradicts (the tool went away after it was decided to run it again) is written over, in
+        the commit of that result, so that report and result never differ.
+        """
+        if task_id not in self._found_as and self._verdicts.get(task_id) in (None, decision.verdict):
+            return
+        row = await self._row(tx, task_id)
+        if row is None or (task_id in self._found_as and "verdict" in row):
+            return  # decided earlier in this very commit; older reports stay as they are
+        row.pop("deciding", None)
+        row.pop("detail", None)
+        row["verdict"] = decision.verdict
+        row["rule"] = decision.rule
+        row["seq"] = tx.seq
+        row["at"] = self._session.now()
+        if decision.detail is not None:
+            row["detail"] = decision.detail
+        if entry is not None:
+            row["entry"] = entry
+        self._noted.append(_Noted(tx.seq, task_id, decision.verdict))
+
+    async def decide(self, tx: Transaction, task_id: int, decision: Decision) -> StoredDecision:
+        """The decision as the task keeps it; the report has it too, at once or with the result (spec 15)."""
+        if decision.settled_by_result:
+            row = await self._row(tx, task_id)
+            if row is not None and "verdict" not in row:
+                row["deciding"] = decision.verdict
+        else:
+            await self.note(tx, task_id, decision)
+        stored: StoredDecision = {
+            "epoch": self._session.storage.epoch,
+            "verdict": decision.verdict,
+            "rule": decision.rule,
+        }
+        if decision.detail is not None:
+            stored["detail"] = decision.detail
+        return stored
+
+    async def _row(self, tx: Transaction, task_id: int) -> FoundTask | None:
+        draft = await tx.document(RECOVERY)
+        for death in reversed(draft.value["deaths"]):
+            for row in death["tasks"]:
+                if row["taskId"] == task_id:
+                    return row
         return None
-    return str(checkpoint["model"]["provider"])
+
+    def _observe(self, commit: Commit) -> None:
+        if not self._noted:
+            return
+        for noted in self._noted:
+            if noted.seq == commit.seq:
+                self._found_as.pop(noted.task_id, None)
+                self._verdicts[noted.task_id] = noted.verdict
+        self._noted.clear()
 
 
-def call_phrase(tool: Any, name: str, arguments: Any) -> str:
-    """The name of a tool and the short form of its arguments."""
-    if tool is not None and tool.summary is not None and isinstance(arguments, dict):
-        try:
-            summary = str(tool.summary(arguments))
-        except Exception as error:  # noqa: BLE001 - a phrase must not fail an opening
-            summary = f"({error})"
-        return f"{name} {' '.join(summary.split())}"[:120].rstrip()
-    return name
-
-
-def died(owners: list[OwnerRow]) -> OwnerRow | None:
-    """The opening before this one, when it did not end in order."""
+def death_before(owners: list[OwnerRow]) -> OwnerRow | None:
+    """The opening before the newest one, when it did not end in order."""
     if len(owners) < 2 or owners[-2].closed_at is not None:
         return None
     return owners[-2]
 
 
-async def recover(kernel: Kernel) -> int:
-    """The commit of opening: running tasks become pending, restarts are counted, the report is written.
+async def recover(session: Session, report: RecoveryReport, definitions: Definitions, restart_limit: int) -> int:
+    """Make the commit of opening: running tasks become pending, restarts are counted, the report is written.
 
     Returns how many deaths in a row were found, this one included. Dispatches nothing.
     """
-    session = kernel.session
     storage = session.storage
     owners = await storage.owners()
-    dead = died(owners)
+    dead = death_before(owners) if session.conversations else None  # else nothing was begun yet
     found = list(session.tasks.values())
-    if not session.conversations:
-        dead = None  # nothing was begun yet; the root conversation has to get the first id
-    rows = [await _row(kernel, record) for record in found] if dead is not None else []
-    last = await _last_commit(kernel, dead) if dead is not None else (0, 0)
+    rows = [await _found_row(definitions, record) for record in found] if dead is not None else []
+    last = await _last_commit(storage, dead) if dead is not None else (0, 0)
+    guiltless = set(children_of(session.tasks, session.conversations))
     async with session.commit() as tx:
         if dead is not None:
-            report = await tx.document(RECOVERY)
             for row in rows:
-                kernel.undecided[row["taskId"]] = status_of(session.tasks[row["taskId"]])
-            report.value["deaths"].append(
-                {
-                    "epoch": dead.epoch,
-                    "pid": dead.pid,
-                    "host": dead.host,
-                    "openedAt": dead.opened_at,
-                    "lastSeq": last[0],
-                    "lastAt": last[1],
-                    "foundBy": storage.epoch,
-                    "foundAt": session.now(),
-                    "tasks": rows,
-                }
-            )
-            if len(report.value["deaths"]) > KEPT_DEATHS:
-                del report.value["deaths"][: len(report.value["deaths"]) - KEPT_DEATHS]
+                report.found(row["taskId"], status_of(session.tasks[row["taskId"]]))
+            draft = await tx.document(RECOVERY)
+            deaths = draft.value["deaths"]
+            deaths.append(_death(dead, last, storage.epoch, session.now(), rows))
+            if len(deaths) > KEPT_DEATHS:
+                del deaths[: len(deaths) - KEPT_DEATHS]
         else:
-            await _reload_undecided(kernel)
+            await _find_undecided(session, report)
         for record in found:
-            await _requeue(kernel, tx, record, unclean=dead is not None)
+            at_fault = dead is not None and record["id"] not in guiltless
+            await _requeue(report, tx, record, died=dead is not None, at_fault=at_fault, limit=restart_limit)
     return _deaths_in_a_row(owners)
 
 
-async def _requeue(kernel: Kernel, tx: Transaction, record: TaskRecord, *, unclean: bool) -> None:
-    limit = kernel.settings.restart_limit
+async def _requeue(
+    report: RecoveryReport, tx: Transaction, record: TaskRecord, *, died: bool, at_fault: bool, limit: int
+) -> None:
+    """Make a running task pending. A death counts against it unless it only waited for work of its own (spec 6.11)."""
+    restarts = record.get("restarts", 0)
     if status_of(record) != "running":
         # A clean close clears the count, but releases nothing: what is parked waits for a person.
-        parked = limit and record.get("restarts", 0) >= limit
-        if not unclean and not parked and "restarts" in record:
+        if not died and restarts and not (limit and restarts >= limit):
             tx.put_task(changed(record, restarts=None))
         return
-    restarts = record.get("restarts", 0) + 1 if unclean else None
+    if died and at_fault:
+        restarts += 1
+    elif not died:
+        restarts = 0
     state = {"status": "pending", "checkpoint": checkpoint_of(record)}
-    tx.put_task(changed(record, state=state, restarts=restarts))
-    if restarts is not None and limit and restarts >= limit and not record["abortRequested"]:
-        await note_verdict(
-            kernel,
-            tx,
-            record["id"],
-            "gaveUp",
-            "6.11",
-            detail=f"died {restarts} times in this step; it waits for you to retry or abort it",
-        )
+    tx.put_task(changed(record, state=state, restarts=restarts or None, recovery=None))
+    if died and limit and restarts >= limit and not record["abortRequested"]:
+        detail = f"died {restarts} times in this step; it waits for you to retry or abort it"
+        await report.note(tx, record["id"], Decision("gaveUp", "6.11", detail))
 
 
-async def _row(kernel: Kernel, record: TaskRecord) -> dict[str, Any]:
+async def _found_row(definitions: Definitions, record: TaskRecord) -> FoundTask:
+    await definitions.recall(record)
     return {
         "taskId": record["id"],
         "conversationId": record["conversationId"],
         "kind": record["kind"],
-        "phase": str(checkpoint_of(record).get("phase", status_of(record))),
-        "doing": await doing(kernel, record),
+        "phase": phase_of(record) or status_of(record),
+        "doing": definitions.doing(record),
     }
 
 
-async def _last_commit(kernel: Kernel, dead: OwnerRow) -> tuple[int, int]:
-    """The newest commit of the dead epoch; its opening is one, so there always is one."""
+def _death(dead: OwnerRow, last: tuple[int, int], found_by: int, now: int, rows: list[FoundTask]) -> Death:
+    return {
+        "epoch": dead.epoch,
+        "pid": dead.pid,
+        "host": dead.host,
+        "openedAt": dead.opened_at,
+        "lastSeq": last[0],
+        "lastAt": last[1],
+        "foundBy": found_by,
+        "foundAt": now,
+        "tasks": rows,
+    }
+
+
+async def _last_commit(storage: Storage, dead: OwnerRow) -> tuple[int, int]:
+    """Seq and time of the newest commit of the dead epoch; its opening is one, so there always is one."""
     before: int | None = None
     while True:
-        page = await kernel.session.storage.commits(reverse=True, limit=100, before=before)
+        page = await storage.commits(reverse=True, limit=100, before=before)
         for row in page:
             if row.epoch <= dead.epoch:
                 return row.seq, row.at
@@ -195,12 +216,13 @@ async def _last_commit(kernel: Kernel, dead: OwnerRow) -> tuple[int, int]:
         before = page[-1].seq
 
 
-async def _reload_undecided(kernel: Kernel) -> None:
-    value = await kernel.session.value(RECOVERY)
+async def _find_undecided(session: Session, report: RecoveryReport) -> None:
+    """Take up the rows that an opening before left undecided."""
+    value = await session.value(RECOVERY)
     for death in value["deaths"][-1:]:
         for row in death["tasks"]:
-            if "verdict" not in row and row["taskId"] in kernel.session.tasks:
-                kernel.undecided[row["taskId"]] = status_of(kernel.session.tasks[row["taskId"]])
+            if "verdict" not in row and row["taskId"] in session.tasks:
+                report.found(row["taskId"], status_of(session.tasks[row["taskId"]]))
 
 
 def _deaths_in_a_row(owners: list[OwnerRow]) -> int:
@@ -212,13 +234,13 @@ def _deaths_in_a_row(owners: list[OwnerRow]) -> int:
     return count
 
 
-async def opens_keep_dying(kernel: Kernel) -> bool:
+async def opens_keep_dying(storage: Storage) -> bool:
     """Whether the last openings all died before they did anything, so that this one should open paused (6.11)."""
-    owners = (await kernel.session.storage.owners())[:-1]
+    owners = (await storage.owners())[:-1]
     recent = owners[-SAME_DEATHS:]
     if len(recent) < SAME_DEATHS or any(row.closed_at is not None for row in recent):
         return False
     counts: dict[int, int] = {}
-    for row in await kernel.session.storage.commits(reverse=True, limit=4 * SAME_DEATHS):
+    for row in await storage.commits(reverse=True, limit=4 * SAME_DEATHS):
         counts[row.epoch] = counts.get(row.epoch, 0) + 1
     return all(counts.get(row.epoch, 0) <= 2 for row in recent)

@@ -20,13 +20,17 @@ Verdict = Literal[
 
 
 class FoundTask(TypedDict):
-    """A task as a death left it, and what was decided about it: `seq` and `at` are those of the deciding commit."""
+    """A task as a death left it, and what was decided about it: `seq` and `at` are those of the deciding commit.
+
+    `deciding` stands until the result's commit, where that is the truth about it (spec 15).
+    """
 
     taskId: int
     conversationId: int
     kind: str
     phase: str
     doing: str
+    deciding: NotRequired[Verdict]
     verdict: NotRequired[Verdict]
     rule: NotRequired[str]
     seq: NotRequired[int]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from durable_tui.engine.task import outcome_detail, outcome_of, phase_of, status_of, waiting_of
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
 from durable_tui.models.usage import cost_text, tokens_text
@@ -66,23 +67,22 @@ def newest_rows(recovery: dict[str, Any]) -> dict[int, dict[str, Any]]:
 
 def task_row(task: TaskRecord, found: dict[str, Any] | None = None) -> dict[str, Any]:
     """A task in the terms of a recovery row (spec 17.4), with its status and outcome."""
-    state = task["state"]
-    checkpoint = state.get("checkpoint") or {}
     row: dict[str, Any] = {
         "taskId": task["id"],
         "conversationId": task["conversationId"],
         "kind": task["kind"],
-        "status": state["status"],
+        "status": status_of(task),
     }
-    if checkpoint.get("phase"):
-        row["phase"] = checkpoint["phase"]
-    if state["status"] == "waiting":
-        row["waitingOn"] = state["on"]
-    outcome = state.get("outcome")
-    if outcome:
+    phase = phase_of(task)
+    if phase is not None:
+        row["phase"] = phase
+    waiting = waiting_of(task)
+    if waiting is not None:
+        row["waitingOn"] = waiting["on"]
+    outcome = outcome_of(task)
+    if outcome is not None:
         row["outcome"] = outcome["status"]
-        error = outcome.get("error") or {}
-        detail = error.get("message") or outcome.get("reason")
+        detail = outcome_detail(outcome)
         if detail:
             row["detail"] = detail
     for key in ("background", "abortRequested", "restarts", "startedAt", "endedAt"):

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, cast
 
 from durable_tui.agent import inbox
+from durable_tui.agent.agent import Agent
 from durable_tui.agent.documents import AGENT, DRAFT, INBOX, LIVE, PROVIDER, USAGE
 from durable_tui.agent.images import check_content, check_messages
-from durable_tui.agent.inbox import load_scene
-from durable_tui.agent.model_context import load_context
-from durable_tui.engine.ownership import children_of, conversations_below, ordinary_tasks
-from durable_tui.engine.task import changed, is_decided
+from durable_tui.agent.shapes import AgentChoices, QueuedEntry, QueuedItem
+from durable_tui.engine.ownership import children_of, conversations_below
+from durable_tui.engine.task import mark_for_abort
 from durable_tui.harness.submission import Submission
 from durable_tui.models.provider import THINKING_LEVELS
 from durable_tui.session import Transaction, Watch
 from durable_tui.session.session import CommitScope
 from durable_tui.storage.records import StoredEntry
-from durable_tui.views.watch_sources import ConversationSource
-
-if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
+from durable_tui.views.watch_sources import Watches
 
 WhenBusy = Literal["follow_up", "steer", "reject"]
 AGENT_KEYS = ("model", "thinkingLevel", "extensions", "tools", "instructions", "cwd")
 
 
-def agent_value(choices: dict[str, Any]) -> dict[str, Any]:
+def agent_value(choices: Mapping[str, Any]) -> AgentChoices:
     """A `pi.agent` value from choices; `model` may be "provider/model". Raises ValueError for an unknown key."""
     value: dict[str, Any] = {}
     for key, choice in choices.items():
@@ -43,13 +40,14 @@ def agent_value(choices: dict[str, Any]) -> dict[str, Any]:
         if key == "thinkingLevel" and choice not in THINKING_LEVELS:
             raise ValueError(f"thinkingLevel is one of {', '.join(THINKING_LEVELS)}, not {choice!r}")
         value[key] = choice
-    return value
+    return cast(AgentChoices, value)
 
 
-async def write_first_documents(tx: Transaction, conversation_id: int, agent: dict[str, Any]) -> None:
+async def write_first_documents(tx: Transaction, conversation_id: int, agent: AgentChoices) -> None:
     """What the creating commit of a conversation writes (spec 12)."""
-    for definition in (LIVE, INBOX, USAGE):
-        await tx.document(definition, conversation_id)
+    await tx.document(LIVE, conversation_id)
+    await tx.document(INBOX, conversation_id)
+    await tx.document(USAGE, conversation_id)
     (await tx.document(PROVIDER, conversation_id)).value = {"sessionId": uuid.uuid4().hex}
     (await tx.document(AGENT, conversation_id)).value = agent
 
@@ -57,8 +55,9 @@ async def write_first_documents(tx: Transaction, conversation_id: int, agent: di
 class Conversation:
     """One conversation of an open harness."""
 
-    def __init__(self, kernel: Kernel, conversation_id: int) -> None:
-        self._kernel = kernel
+    def __init__(self, agent: Agent, watches: Watches, conversation_id: int) -> None:
+        self._agent = agent
+        self._watches = watches
         self.id = conversation_id
 
     # -- handing something in ------------------------------------------------------------------------------------
@@ -82,17 +81,17 @@ class Conversation:
         if isinstance(content, str) and not content.strip():
             raise ValueError("an input cannot be blank")
         await check_content(content)
-        self._kernel.scheduler.start()
-        async with self._kernel.session.commit() as tx:
+        self._agent.engine.start()
+        async with self._agent.session.commit() as tx:
             known = await self._known(tx, request_id, "input")
             if known is not None:
                 return known
-            scene = await load_scene(self._kernel, tx, self.id)
-            draft = await tx.document(DRAFT, self.id) if clear_draft else None
-            record = inbox.admit_input(scene, content, when_busy=when_busy, request_id=request_id)
-            if draft is not None:
-                draft.value["text"] = ""
-        return Submission(self._kernel, record)
+            draft = await self._agent.conversations.load(tx, self.id)
+            composer = await tx.document(DRAFT, self.id) if clear_draft else None
+            record = inbox.admit_input(draft, content, when_busy=when_busy, request_id=request_id)
+            if composer is not None:
+                composer.value["text"] = ""
+        return Submission(self._agent, record)
 
     async def write(
         self,
@@ -111,20 +110,24 @@ class Conversation:
         await check_messages(
             [*(model or ()), *(message for edit in edits or () for message in edit.get("messages", ()))]
         )
-        entry: dict[str, Any] = {"kind": kind}
-        for key, value in (("model", model), ("data", data), ("head", head), ("edits", edits)):
-            if value is not None:
-                entry[key] = value
-        async with self._kernel.session.commit() as tx:
+        entry: QueuedEntry = {"kind": kind}
+        if model is not None:
+            entry["model"] = model
+        if data is not None:
+            entry["data"] = data
+        if head is not None:
+            entry["head"] = head
+        if edits is not None:
+            entry["edits"] = edits
+        async with self._agent.session.commit() as tx:
             known = await self._known(tx, request_id, "write")
             if known is not None:
                 return known
-            scene = await load_scene(self._kernel, tx, self.id)
-            if head is not None and scene.head is None:
-                marker = await self._kernel.session.storage.newest_head(self.id)
-                scene.head = marker["head"] if marker is not None else None
-            record = inbox.admit_write(scene, entry, request_id=request_id)
-        return Submission(self._kernel, record)
+            draft = await self._agent.conversations.load(tx, self.id)
+            if head is not None and draft.head is None:
+                draft.head = await self._agent.conversations.active_start(self.id)
+            record = inbox.admit_write(draft, entry, request_id=request_id)
+        return Submission(self._agent, record)
 
     async def _known(self, tx: Transaction, request_id: str | None, kind: str) -> Submission | None:
         if request_id is None:
@@ -134,7 +137,7 @@ class Conversation:
             return None
         if record["type"] != kind:
             raise ValueError(f"request {request_id!r} was a submission of type {record['type']}, not {kind}")
-        return Submission(self._kernel, record)
+        return Submission(self._agent, record)
 
     # -- the queue -----------------------------------------------------------------------------------------------
 
@@ -143,26 +146,21 @@ class Conversation:
 
         Raises InboxItemGone when the named item is not queued any more.
         """
-        self._kernel.scheduler.start()
-        async with self._kernel.session.commit() as tx:
-            scene = await load_scene(self._kernel, tx, self.id)
+        self._agent.engine.start()
+        async with self._agent.session.commit() as tx:
+            draft = await self._agent.conversations.load(tx, self.id)
             released: int | None = None
             if submission_id is not None:
-                item = scene.items[inbox.find_item(scene, submission_id)]
-                released = submission_id
-                item.pop("parked", None)
+                item: QueuedItem | None = draft.items[inbox.find_item(draft, submission_id)]
             else:
-                for item in scene.items:
-                    if item.get("parked"):
-                        released = item["id"]
-                        del item["parked"]
-                        break
-            if scene.busy:
-                inbox.note_late(scene)
-            else:
+                item = next((item for item in draft.items if inbox.is_parked(item)), None)
+            if item is not None:
+                released = item["id"]
+                inbox.release_item(draft, item)
+            if not draft.busy:
                 if released is None:
-                    released = next((item["id"] for item in scene.items if item["mode"] != "write"), None)
-                inbox.start_waiting(scene)
+                    released = next((item["id"] for item in draft.items if item["mode"] != "write"), None)
+                inbox.start_waiting(draft)
         return released
 
     async def edit_item(self, submission_id: int, content: str | list[Any]) -> None:
@@ -170,99 +168,77 @@ class Conversation:
         if isinstance(content, str) and not content.strip():
             raise ValueError("an input cannot be blank")
         await check_content(content)
-        async with self._kernel.session.commit() as tx:
-            scene = await load_scene(self._kernel, tx, self.id)
-            item = scene.items[inbox.find_item(scene, submission_id)]
+        async with self._agent.session.commit() as tx:
+            draft = await self._agent.conversations.load(tx, self.id)
+            item = draft.items[inbox.find_item(draft, submission_id)]
             if item["mode"] == "write":
                 raise ValueError("a queued write cannot be edited")
             item["content"] = content
 
     async def move_item(self, submission_id: int, index: int) -> None:
         """Move a queued item to another place (0 is the first)."""
-        async with self._kernel.session.commit() as tx:
-            scene = await load_scene(self._kernel, tx, self.id)
-            order = list(range(len(scene.items)))
-            place = order.pop(inbox.find_item(scene, submission_id))
+        async with self._agent.session.commit() as tx:
+            draft = await self._agent.conversations.load(tx, self.id)
+            order = list(range(len(draft.items)))
+            place = order.pop(inbox.find_item(draft, submission_id))
             order.insert(max(0, min(index, len(order))), place)
-            items = [scene.items[old] for old in order]
-            scene.inbox_draft.value["items"] = items
+            items = [draft.items[old] for old in order]
+            draft.inbox_draft.value["items"] = items
 
     async def promote_item(self, submission_id: int) -> None:
         """Make a queued follow-up a steer: it goes in at the next tool boundary."""
-        async with self._kernel.session.commit() as tx:
-            scene = await load_scene(self._kernel, tx, self.id)
-            item = scene.items[inbox.find_item(scene, submission_id)]
+        async with self._agent.session.commit() as tx:
+            draft = await self._agent.conversations.load(tx, self.id)
+            item = draft.items[inbox.find_item(draft, submission_id)]
             if item["mode"] == "write":
                 raise ValueError("a queued write cannot be promoted")
             item["mode"] = "steer"
 
     async def withdraw(self, submission_id: int) -> str:
         """Withdraw a queued item; see Submission.abort."""
-        record = await self._kernel.session.storage.submission(submission_id)
+        record = await self._agent.session.storage.submission(submission_id)
         if record is None or record["conversationId"] != self.id:
             raise inbox.InboxItemGone(f"item {submission_id} is not in this conversation")
-        return await Submission(self._kernel, record).abort()
+        return await Submission(self._agent, record).abort()
 
     # -- ending work ---------------------------------------------------------------------------------------------
 
     async def stop(self) -> bool:
         """Abort the run and park the queue, in one commit (spec 6.8, 8.5). False when nothing runs."""
-        kernel = self._kernel
-        kernel.scheduler.start()
-        async with kernel.session.commit() as tx:
-            scene = await load_scene(kernel, tx, self.id)
-            if not scene.busy:
+        self._agent.engine.start()
+        async with self._agent.session.commit() as tx:
+            draft = await self._agent.conversations.load(tx, self.id)
+            run = draft.live.get("run")
+            if run is None:
                 return False
-            task_id = scene.live["run"]["taskId"]
-            for item in scene.items:
-                if item["mode"] != "write":
-                    item["parked"] = True
-            record = tx.candidate(task_id)
-            if record is not None and not record["abortRequested"] and not is_decided(record):
-                tx.put_task(changed(record, abortRequested=True))
-        kernel.scheduler.invocations.signal_abort(task_id)
+            inbox.park_inputs(draft)
+            task_id = run["taskId"]
+            mark_for_abort(tx, [task_id])
+        self._agent.engine.signal_abort([task_id])
         return True
 
     async def abort(self, *, background: bool = False) -> None:
         """Withdraw the queued inputs, mark all ordinary work for abort, and return when idle (spec 6.8)."""
-        from durable_tui.agent.cleanup import withdraw_queued
-
-        kernel = self._kernel
-        kernel.scheduler.start()
-        marked: list[int] = []
-        async with kernel.session.commit() as tx:
-            await load_scene(kernel, tx, self.id)
-            work, session = self._work(background), kernel.session
+        engine, session = self._agent.engine, self._agent.session
+        engine.start()
+        async with session.commit() as tx:
+            await self._agent.conversations.load(tx, self.id)
+            work = engine.work_of(self.id, background=background)
             # What a completed call still waits for is not marked through that call: its conversations are reached here.
             owned = conversations_below(work, session.conversations, children_of(session.tasks, session.conversations))
-            for conversation_id in (self.id, *owned):
-                await withdraw_queued(tx, conversation_id)
-            for task_id in work:
-                record = tx.candidate(task_id)
-                if record is not None and not record["abortRequested"] and not is_decided(record):
-                    tx.put_task(changed(record, abortRequested=True))
-                    marked.append(task_id)
-        for task_id in marked:
-            kernel.scheduler.invocations.signal_abort(task_id)
+            await self._agent.conversations.withdraw_inputs(tx, [self.id, *owned])
+            marked = mark_for_abort(tx, work)
+        engine.signal_abort(marked)
         await self.wait_for_idle()
-
-    def _work(self, background: bool = False) -> list[int]:
-        session = self._kernel.session
-        return ordinary_tasks(self.id, session.tasks, session.conversations, background=background)
 
     @property
     def idle(self) -> bool:
         """Whether no live ordinary work is reachable; queued items do not count (spec 6.5)."""
-        return not self._work()
+        return not self._agent.engine.work_of(self.id)
 
     async def wait_for_idle(self) -> None:
         """Wait until the conversation is idle; starts scheduling."""
-        self._kernel.scheduler.start()
-        while not self.idle:
-            self._kernel.session.check_open()
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._kernel.idle_waiters.append(future)
-            await future
+        await self._agent.engine.wait_until(lambda: self.idle)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
@@ -272,48 +248,45 @@ class Conversation:
         With `tail=N` the view has the newest N entries and everything after; `entries(before=…)` has the older ones.
         """
 
-        async def prepare(watch: Watch) -> ConversationSource:
-            return await ConversationSource.create(self._kernel, watch, self.id, tail)
-
-        return self._kernel.watching(Watch(prepare))
+        return self._watches.conversation(self.id, tail)
 
     async def entries(self, before: int | None = None, limit: int = 200) -> list[StoredEntry]:
         """The newest entries before an id, in order."""
-        page = await self._kernel.session.storage.entries(self.id, before=before, limit=limit, reverse=True)
+        page = await self._agent.session.storage.entries(self.id, before=before, limit=limit, reverse=True)
         return page[::-1]
 
     async def context(self) -> list[dict[str, Any]]:
         """The messages the next request would carry (spec 11)."""
-        return (await load_context(self._kernel, self.id)).messages()
+        return (await self._agent.contexts.load(self.id)).messages()
 
     async def agent(self) -> Any:
         """The stored choices (spec 17.4)."""
-        return await self._kernel.session.value(AGENT, self.id)
+        return await self._agent.session.value(AGENT, self.id)
 
     async def draft(self) -> str:
         """The text in the composer as last committed."""
-        return str((await self._kernel.session.value(DRAFT, self.id))["text"])
+        return str((await self._agent.session.value(DRAFT, self.id))["text"])
 
     # -- changing ------------------------------------------------------------------------------------------------
 
     async def configure(self, **choices: Any) -> None:
         """Change choices of the agent by their stored names; None unsets one. Takes effect at the next request."""
         value = agent_value(choices)
-        async with self._kernel.session.commit() as tx:
+        async with self._agent.session.commit() as tx:
             agent = await tx.document(AGENT, self.id)
+            stored = cast("dict[str, Any]", agent.value)
             for key, choice in choices.items():
                 if choice is None:
-                    agent.value.pop(key, None)
-                else:
-                    agent.value[key] = value[key]
+                    stored.pop(key, None)
+            stored.update(value)
 
     async def set_draft(self, text: str) -> None:
         """Keep the composer's text; stored, but not flushed to the disk at once (spec 4.1, 16)."""
-        async with self._kernel.session.commit(flush=False) as tx:
+        async with self._agent.session.commit(flush=False) as tx:
             draft = await tx.document(DRAFT, self.id)
             if draft.value["text"] != text:
                 draft.value["text"] = text
 
     def commit(self) -> CommitScope:
         """`async with conversation.commit() as tx`: a commit of the front end's own."""
-        return self._kernel.session.commit()
+        return self._agent.session.commit()

@@ -8,39 +8,45 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any
 
-from durable_tui.agent.documents import RECOVERY, SESSION, USAGE
+from durable_tui.agent.agent import Agent, ModelSource
+from durable_tui.agent.documents import SESSION, USAGE
 from durable_tui.agent.extension import Registry
-from durable_tui.agent.generation.phases import GENERATION
+from durable_tui.agent.generation.provider_cancel import ProviderCancel
 from durable_tui.agent.settings import Settings
-from durable_tui.agent.tool_task import TOOL
-from durable_tui.engine.kernel import Kernel, ModelSource, drop_waiter
-from durable_tui.engine.ownership import ordinary_tasks
-from durable_tui.engine.recovery import opens_keep_dying, recover
-from durable_tui.engine.scheduler import Scheduler
-from durable_tui.engine.task import changed, is_decided
-from durable_tui.engine.task_rules import settle
+from durable_tui.agent.shapes import SessionFacts
+from durable_tui.engine.recovery import RECOVERY
+from durable_tui.engine.shapes import Recovery
 from durable_tui.environment.base import EnvironmentFactory
 from durable_tui.ground.aio import uninterrupted
+from durable_tui.harness.assembly import make_agent
 from durable_tui.harness.conversation import Conversation, agent_value, write_first_documents
 from durable_tui.harness.submission import Submission
 from durable_tui.models.messages import Usage
+from durable_tui.models.provider import ModelError
 from durable_tui.models.usage import total_usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
 from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import OwnerRef, TaskRecord
-from durable_tui.views.watch_sources import TasksSource, task_row
+from durable_tui.views.build import task_row
+from durable_tui.views.shapes import TaskRow
+from durable_tui.views.watch_sources import OwnerWords, Watches
+
+ROOT = 1  # the id of every session's first conversation (spec 2)
 
 
 class Harness:
     """An open session: conversations, scheduling, recovery. Made by `Harness.open`; always close it."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, agent: Agent, cancel: ProviderCancel) -> None:
+        self._agent = agent
+        self._engine = agent.engine
+        self._session = agent.session
+        self._cancel = cancel
+        self._watches = Watches(agent.engine, self._window)
         self._closed = False
-        self._paused_reason: str | None = None
-        kernel.session.on_state = self._on_state
+        self._session.on_state = self._on_state
 
     @staticmethod
     def open(
@@ -63,151 +69,108 @@ class Harness:
 
     async def root(self, agent: dict[str, Any] | None = None) -> Conversation:
         """The root conversation (id 1), made with this agent when it does not exist yet (spec 2, 12)."""
-        kernel = self._kernel
+        session = self._session
         value = agent_value(agent or {})
-        if 1 not in kernel.session.conversations:
-            async with kernel.session.commit() as tx:
-                if 1 not in kernel.session.conversations:
+        if ROOT not in session.conversations:
+            async with session.commit() as tx:
+                if ROOT not in session.conversations:
                     made = tx.create_conversation()
-                    assert made["id"] == 1, "the root conversation has the first id of its session"
-                    await write_first_documents(tx, 1, value)
-                    now = kernel.session.now()
-                    (await tx.document(SESSION)).value = {"cwd": str(value.get("cwd", "")), "createdAt": now}
-                    kernel.started_at = now
-        return Conversation(kernel, 1)
+                    assert made["id"] == ROOT, "the root conversation has the first id of its session"
+                    await write_first_documents(tx, ROOT, value)
+                    facts: SessionFacts = {"cwd": value.get("cwd", ""), "createdAt": session.now()}
+                    (await tx.document(SESSION)).value = facts
+        return self._conversation(ROOT)
+
+    def _conversation(self, conversation_id: int) -> Conversation:
+        return Conversation(self._agent, self._watches, conversation_id)
 
     def conversation(self, conversation_id: int) -> Conversation:
         """A conversation by id. Raises LookupError when there is none."""
-        if conversation_id not in self._kernel.session.conversations:
+        if conversation_id not in self._session.conversations:
             raise LookupError(f"there is no conversation {conversation_id} in this session")
-        return Conversation(self._kernel, conversation_id)
+        return self._conversation(conversation_id)
 
     def conversations(self) -> list[Conversation]:
         """All conversations, in id order."""
-        return [Conversation(self._kernel, conversation_id) for conversation_id in self._kernel.session.conversations]
+        return [self._conversation(conversation_id) for conversation_id in self._session.conversations]
 
     async def create_conversation(
         self, agent: dict[str, Any] | None = None, *, owner: OwnerRef | None = None
     ) -> Conversation:
         """A new conversation, ownerless or owned by a task (spec 12)."""
-        async with self._kernel.session.commit() as tx:
+        async with self._session.commit() as tx:
             record = tx.create_conversation(owner=owner)
             await write_first_documents(tx, record["id"], agent_value(agent or {}))
-        return Conversation(self._kernel, record["id"])
+        return self._conversation(record["id"])
 
     async def submission(self, submission_id: int) -> Submission:
         """A submission by id. Raises LookupError when there is none."""
-        record = await self._kernel.session.storage.submission(submission_id)
+        record = await self._session.storage.submission(submission_id)
         if record is None:
             raise LookupError(f"there is no submission {submission_id} in this session")
-        return Submission(self._kernel, record)
+        return Submission(self._agent, record)
 
     # -- scheduling ----------------------------------------------------------------------------------------------
 
     async def resume(self) -> None:
         """Start scheduling: unfinished work goes on (spec 7, 15)."""
-        self._kernel.session.check_open()
-        self._kernel.scheduler.start()
+        self._session.check_open()
+        self._engine.start()
 
     async def wait_for_task(self, task_id: int) -> TaskRecord:
         """Wait until a task is terminal; starts scheduling. Raises LookupError when there is none."""
-        kernel = self._kernel
-        future: asyncio.Future[TaskRecord] = asyncio.get_running_loop().create_future()
-        kernel.ended.setdefault(task_id, []).append(future)
-        try:
-            try:
-                record = await kernel.task(task_id)
-            except StorageError:
-                kernel.session.check_open()  # a closed store cannot be read, and this says so
-                raise
-            if record is None:
-                raise LookupError(f"there is no task {task_id} in this session")
-            if record["state"]["status"] == "terminal":
-                return record
-            kernel.session.check_open()
-            kernel.scheduler.start()
-            return await future
-        finally:
-            drop_waiter(kernel.ended, task_id, future)
+        return await self._engine.wait_for_task(task_id)
 
     async def abort_task(self, task_id: int) -> None:
         """Mark a task for abort and join its run invocation (spec 6.8). Raises LookupError when it is not live."""
-        kernel = self._kernel
-        async with kernel.session.commit() as tx:
-            record = tx.candidate(task_id)
-            if record is None:
-                raise LookupError(f"task {task_id} is not live")
-            if not record["abortRequested"] and not is_decided(record):
-                tx.put_task(changed(record, abortRequested=True))
-        kernel.scheduler.invocations.signal_abort(task_id)
-        await kernel.scheduler.invocations.join(task_id)
+        await self._engine.abort_task(task_id)
 
     async def retry_task(self, task_id: int) -> None:
-        """Release a task parked by the restart limit (spec 6.11)."""
-        async with self._kernel.session.commit() as tx:
-            record = tx.candidate(task_id)
-            if record is None:
-                raise LookupError(f"task {task_id} is not live")
-            if "restarts" in record:
-                tx.put_task(changed(record, restarts=None))
-        self._kernel.scheduler.wake()
+        """Release a task parked by the restart limit (spec 6.11). Raises LookupError when it is not live."""
+        await self._engine.retry_task(task_id)
 
     @property
     def idle(self) -> bool:
         """Whether no live ordinary work is reachable from any ownerless conversation (spec 6.5)."""
-        session = self._kernel.session
-        return not any(
-            ordinary_tasks(conversation_id, session.tasks, session.conversations)
-            for conversation_id, record in session.conversations.items()
-            if "owner" not in record
-        )
+        return self._engine.is_idle()
 
     async def wait_for_idle(self) -> None:
         """Wait until the session is idle; starts scheduling."""
-        self._kernel.scheduler.start()
-        while not self.idle:
-            self._kernel.session.check_open()
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._kernel.idle_waiters.append(future)
-            await future
+        await self._engine.wait_until(self._engine.is_idle)
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def inspect(self) -> list[dict[str, Any]]:
+    def inspect(self) -> list[TaskRow]:
         """Every live task: running, ready, waiting on what, completing, blocked and why. Starts nothing."""
-        kernel = self._kernel
-        tasks = kernel.session.tasks
-        rows = [task_row(kernel, tasks[task_id]) for task_id in sorted(tasks)]
-        for row in rows:
-            reason = kernel.scheduler.why_blocked(tasks[row["id"]])
-            if reason is not None and not kernel.scheduler.invocations.is_at_work(row["id"]):
-                row["blocked"] = reason
-        return rows
+        words = OwnerWords(self._engine, fresh=True)
+        return [task_row(record, words) for _, record in sorted(self._session.tasks.items())]
 
     def watch_tasks(self) -> Watch:
         """Frames of the live task graph and of what ended lately (spec 13)."""
+        return self._watches.tasks()
 
-        async def prepare(watch: Watch) -> TasksSource:
-            return TasksSource(self._kernel, watch)
+    def _window(self, model: str) -> int | None:
+        try:
+            return self._agent.models.resolve(model).context_window
+        except ModelError:
+            return None
 
-        return self._kernel.watching(Watch(prepare))
-
-    async def recovery(self) -> Any:
+    async def recovery(self) -> Recovery:
         """The report of the deaths found so far (`dt.recovery`, spec 17.4)."""
-        return await self._kernel.session.value(RECOVERY)
+        return await self._session.value(RECOVERY)
 
     async def usage(self) -> Usage:
         """What the session used: the sum over its conversations (spec 14)."""
-        session = self._kernel.session
+        session = self._session
         return total_usage([await session.value(USAGE, conversation_id) for conversation_id in session.conversations])
 
-    async def session_document(self) -> Any:
+    async def session_document(self) -> SessionFacts:
         """`dt.session`: `{title?, cwd, createdAt}`."""
-        return await self._kernel.session.value(SESSION)
+        return await self._session.value(SESSION)
 
     async def title(self, text: str) -> None:
         """Name the session; an empty text takes the name away."""
-        async with self._kernel.session.commit() as tx:
+        async with self._session.commit() as tx:
             draft = await tx.document(SESSION)
             if text:
                 draft.value["title"] = text
@@ -217,57 +180,59 @@ class Harness:
     @property
     def state(self) -> SessionState:
         """open, poisoned, fenced or closed."""
-        return self._kernel.session.state
+        return self._session.state
 
     @property
     def paused_reason(self) -> str | None:
         """Why this session should wait for a person before it goes on; None once scheduling began (spec 6.11)."""
-        return None if self._kernel.scheduler.active else self._paused_reason
+        return None if self._engine.started else self._engine.paused_reason
 
     @property
     def session_problem(self) -> str | None:
         """What keeps work from going on, in words; None when nothing does."""
-        return self._kernel.problem
+        return self._engine.reports.problem
 
     @property
     def reports(self) -> list[str]:
         """The newest notes about hooks, prompt sections and steps that failed."""
-        return list(self._kernel.reports)
+        return list(self._engine.reports.notes)
 
     def on_problem(self, listener: Callable[[str | None], None] | None) -> None:
         """Call `listener` when `session_problem` changes."""
-        self._kernel.on_problem = listener
+        self._engine.reports.on_problem = listener
 
     @property
     def paused_for_space(self) -> bool:
-        return self._kernel.scheduler.full
+        return self._engine.is_full
 
     @property
     def seq(self) -> int:
         """The newest commit."""
-        return self._kernel.session.seq
+        return self._session.seq
 
     @property
     def unfinished(self) -> int:
         """How many live tasks there are."""
-        return len(self._kernel.session.tasks)
+        return len(self._session.tasks)
 
     def commit(self) -> CommitScope:
         """`async with harness.commit() as tx`: a commit of the front end's own."""
-        return self._kernel.session.commit()
+        return self._session.commit()
 
     # -- the end -------------------------------------------------------------------------------------------------
 
     def _on_state(self) -> None:
-        session = self._kernel.session
+        session, reports = self._session, self._engine.reports
         if session.state == "poisoned":
-            self._kernel.set_problem(f"the session is poisoned ({session.reason}); close it and open it again")
-            self._kernel.reject_waiters(SessionPoisoned(self._kernel.problem or "poisoned"))
-            self._kernel.scheduler.invocations.end_all()
+            reports.set_problem(f"the session is poisoned ({session.reason}); close it and open it again")
+            self._end_all(SessionPoisoned(reports.problem or "poisoned"))
         elif session.state == "fenced":
-            self._kernel.set_problem(session.reason or "another process owns this session now")
-            self._kernel.reject_waiters(Fenced(self._kernel.problem or "fenced"))
-            self._kernel.scheduler.invocations.end_all()
+            reports.set_problem(session.reason or "another process owns this session now")
+            self._end_all(Fenced(reports.problem or "fenced"))
+
+    def _end_all(self, error: Exception) -> None:
+        self._agent.settlements.waiters.reject(error)
+        self._engine.end_all(error)
 
     async def close(self) -> None:
         """Seal admission, join every invocation, close the store in order (spec 13). Writes no outcomes.
@@ -283,19 +248,18 @@ class Harness:
             raise asyncio.CancelledError
 
     async def _close(self) -> None:
-        kernel = self._kernel
-        kernel.session.seal()
-        for watch in list(kernel.watches):
-            watch.finish()
+        self._session.seal()
+        self._watches.finish()
         try:
-            await kernel.scheduler.close()
-            await kernel.stop_tidying()
+            await self._engine.close()
         finally:
             try:
-                await kernel.session.close()
+                await self._session.close()
             finally:
-                kernel.reject_waiters(SessionClosed("the session was closed"))
-                await kernel.cancelling.close()
+                closed = SessionClosed("the session was closed")
+                self._agent.settlements.waiters.reject(closed)
+                self._engine.reject_waits(closed)
+                await self._cancel.close()
 
     async def __aenter__(self) -> Harness:
         return self
@@ -352,36 +316,7 @@ class Opening:
 
     async def _assemble(self) -> Harness:
         session = await Session.open(self._storage, now=self._now)
-        kernel = Kernel(
-            session,
-            models=self._models,
-            registry=self._registry,
-            environment=self._environment,
-            settings=self._settings,
-            builtins={"pi.generation": GENERATION, "pi.tool": TOOL},
-        )
-        kernel.scheduler = Scheduler(kernel)
-        previous = self._storage.previous
-        ended = previous is None or previous.closed_at is not None
-        kernel.former_owner_dead = ended or self._storage.former_owner_dead
-
-        async def prepare(tx: Any) -> None:
-            await settle(kernel, tx)
-
-        session.preparers.append(prepare)
-        kernel.started_at = (await session.value(SESSION))["createdAt"]
-        harness = Harness(kernel)
-        # Those that were only waiting for their turn are innocent, but not proven: they wait for their turn again.
-        found = [
-            task_id for task_id, task in session.tasks.items() if task["state"]["status"] in ("running", "pending")
-        ]
-        kernel.late.update(
-            task_id
-            for task_id, task in session.tasks.items()
-            if task["kind"] == "pi.generation" and task["abortRequested"]
-        )
-        deaths = await recover(kernel)
-        kernel.scheduler.adopt_recovered(found, serial=deaths >= 2)
-        if await opens_keep_dying(kernel):
-            harness._paused_reason = "the last openings of this session died before they did anything"
+        agent, cancel = make_agent(session, self._models, self._registry, self._environment, self._settings)
+        harness = Harness(agent, cancel)
+        await agent.engine.recover()
         return harness

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from durable_tui.agent.inbox import InboxItemGone, find_item, load_scene
-from durable_tui.engine.kernel import drop_waiter
+from durable_tui.agent.agent import Agent
+from durable_tui.agent.inbox import InboxItemGone, find_item
+from durable_tui.agent.settlements import SETTLED
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import SubmissionRecord
-
-if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
-
-SETTLED = ("done", "unanswered")
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,15 +38,15 @@ def as_settled(record: SubmissionRecord) -> Settled:
 class Submission:
     """A submission by its id. `record` is as of when it was handed out; `wait()` follows it."""
 
-    def __init__(self, kernel: Kernel, record: SubmissionRecord) -> None:
-        self._kernel = kernel
+    def __init__(self, agent: Agent, record: SubmissionRecord) -> None:
+        self._agent = agent
         self.record = record
         self.id = record["id"]
         self.conversation_id = record["conversationId"]
 
     async def refresh(self) -> SubmissionRecord:
         """The record as committed now."""
-        stored = await self._kernel.session.storage.submission(self.id)
+        stored = await self._agent.session.storage.submission(self.id)
         if stored is not None:
             self.record = stored
         return self.record
@@ -61,37 +56,33 @@ class Submission:
 
         Raises SessionClosed, SessionPoisoned or Fenced when the session ends first.
         """
-        kernel = self._kernel
+        agent = self._agent
         if self.record["status"] in SETTLED:
             return as_settled(self.record)
-        future: asyncio.Future[SubmissionRecord] = asyncio.get_running_loop().create_future()
-        kernel.settled.setdefault(self.id, []).append(future)
-        try:
+        with agent.settlements.waiters.waiting_for(self.id) as settled:
             try:
                 await self.refresh()
             except StorageError:
-                kernel.session.check_open()  # a closed store cannot be read, and this says so
+                agent.session.check_open()  # a closed store cannot be read, and this says so
                 raise
             if self.record["status"] in SETTLED:
                 return as_settled(self.record)
-            kernel.session.check_open()
-            kernel.scheduler.start()
-            self.record = await future
+            agent.session.check_open()
+            agent.engine.start()
+            self.record = await settled
             return as_settled(self.record)
-        finally:
-            drop_waiter(kernel.settled, self.id, future)
 
     async def abort(self) -> Literal["withdrawn", "already_placed", "settled"]:
         """Withdraw it while it is queued; it settles `unanswered: aborted` (spec 8.6)."""
-        async with self._kernel.session.commit() as tx:
+        async with self._agent.session.commit() as tx:
             record = await tx.submission(self.id)
             if record is None or record["status"] in SETTLED:
                 return "settled"
-            scene = await load_scene(self._kernel, tx, self.conversation_id)
+            draft = await self._agent.conversations.load(tx, self.conversation_id)
             try:
-                index = find_item(scene, self.id)
+                index = find_item(draft, self.id)
             except InboxItemGone:
                 return "already_placed"
-            del scene.items[index]
+            del draft.items[index]
             self.record = tx.put_submission({**record, "status": "unanswered", "reason": "aborted"})
         return "withdrawn"

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.engine.recovery import made_at
+from durable_tui.engine.task import phase_of, status_of, waiting_of
 from durable_tui.host.reading import SESSION_SCOPE, conversation_scope, document_value
 from durable_tui.session.watch import Frame
 
@@ -127,19 +127,16 @@ def shown(stored: StoredEntry) -> dict[str, Any]:
 
 def task_row(record: TaskRecord) -> dict[str, Any]:
     """One task as a task view has it, from its record alone."""
-    state = record["state"]
     row: dict[str, Any] = {
         key: record[key]
         for key in ("id", "conversationId", "kind", "background", "abortRequested", "owner", "restarts", "startedAt")
         if key in record
     }
-    row["status"] = state["status"]
-    phase = state.get("checkpoint", {}).get("phase")
+    row["status"] = status_of(record)
+    phase = phase_of(record)
     if phase is not None:
         row["phase"] = phase
-    provider = made_at(record)
-    if provider is not None:
-        row["provider"] = provider
-    if state["status"] == "waiting":
-        row["waitingOn"] = list(state["on"])
+    waiting = waiting_of(record)
+    if waiting is not None:
+        row["waitingOn"] = list(waiting["on"])
     return row

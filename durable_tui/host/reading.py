@@ -98,7 +98,7 @@ async def _facts(storage: Storage) -> dict[str, Any]:
         scope = conversation_scope(conversation["id"])
         inbox = await document_value(storage, "pi.inbox", scope) or {"items": []}
         found["queued"] += len(inbox["items"])
-        documents.append(await document_value(storage, "pi.usage", scope) or {})
+        documents.append(await document_value(storage, "pi.usage", scope))
     usage = total_usage(documents)
     if any(usage.values()):
         found["usage"] = usage

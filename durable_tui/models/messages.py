@@ -134,6 +134,13 @@ class SystemMessage(TypedDict):
     timestamp: int
 
 
+class UsageTable(TypedDict):
+    """What a conversation used (`pi.usage`): by `provider/modelId`, and by tool."""
+
+    models: dict[str, Usage]
+    tools: dict[str, Usage]
+
+
 Message = UserMessage | AssistantMessage | ToolResultMessage | SystemMessage
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from durable_tui.models.json_text import as_object
-from durable_tui.models.messages import PARTS, TOKENS, Cost, Usage, add_usage, empty_usage
+from durable_tui.models.messages import PARTS, TOKENS, Cost, Usage, UsageTable, add_usage, empty_usage
 from durable_tui.models.provider import Model
 
 IMAGE_TOKENS = 1600  # about what the largest image costs that models look at
@@ -130,12 +130,12 @@ def _price(tokens: int, price: float | None) -> float | None:
     return 0.0 if tokens == 0 else None if price is None else tokens * price / 1e6
 
 
-def total_usage(documents: Iterable[Mapping[str, Any]]) -> Usage:
-    """The sum over some `pi.usage` values."""
+def total_usage(documents: Iterable[UsageTable | None]) -> Usage:
+    """The sum over some `pi.usage` values, None where there is none."""
     total = empty_usage()
     for document in documents:
-        for group in ("models", "tools"):
-            for usage in (document.get(group) or {}).values():
+        for table in (document.get("models"), document.get("tools")) if document else ():
+            for usage in (table or {}).values():
                 total = add_usage(total, usage)
     return total
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar, cast
 
 from durable_tui.delta import DraftRoot, FrozenDict
 from durable_tui.session.session_errors import TransactionClosed
@@ -12,11 +12,12 @@ from durable_tui.storage.records import DocumentRecord, Scope
 
 ScopeKind = Literal["session", "conversation", "task"]
 Address = tuple[str, str, int, str | None]
+T = TypeVar("T")
 
 
 @dataclass(slots=True, frozen=True)
-class DocumentDefinition:
-    """A kind of document.
+class DocumentDefinition(Generic[T]):
+    """A kind of document whose value has the shape `T`.
 
     `initial()` gives the value of a new one; `migrate(value, version)` takes an older value to this version, purely.
     `checkpoint(value, deltas)` asks for a base instead of a delta; `deltas` counts those since the last base.
@@ -25,12 +26,12 @@ class DocumentDefinition:
 
     kind: str
     scope: ScopeKind
-    initial: Callable[[], Any]
+    initial: Callable[[], T]
     version: int = 1
     history: Literal["latest", "rewindable"] | None = None
     fork: Literal["asOf", "current", "initial"] | None = None
-    checkpoint: Callable[[Any, int], bool] | None = None
-    migrate: Callable[[Any, int], Any] | None = None
+    checkpoint: Callable[[T, int], bool] | None = None
+    migrate: Callable[[Any, int], T] | None = None
 
     def __post_init__(self) -> None:
         if self.scope != "conversation" and (self.history or self.fork):
@@ -74,13 +75,13 @@ class DocumentChange:
     created: bool = False
 
 
-class DocumentDraft:
+class DocumentDraft(Generic[T]):
     """A document inside a transaction: read and change `.value`; `retire()` ends this incarnation."""
 
     __slots__ = ("_retired", "_root", "definition", "key", "migrated", "owner_id", "state")
 
     def __init__(
-        self, definition: DocumentDefinition, owner_id: int, key: str | None, state: DocumentState | None, base: Any
+        self, definition: DocumentDefinition[T], owner_id: int, key: str | None, state: DocumentState | None, base: Any
     ) -> None:
         self.definition = definition
         self.owner_id = owner_id
@@ -91,13 +92,13 @@ class DocumentDraft:
         self._retired = False
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T:
         if self._retired:
             raise TransactionClosed(f"document {self.definition.kind} was retired in this commit")
-        return self._root.value
+        return cast(T, self._root.value)
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: T) -> None:
         if self._retired:
             raise TransactionClosed(f"document {self.definition.kind} was retired in this commit")
         self._root.value = value

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal, TypeVar, cast
 
 from durable_tui.delta import apply_ops
 from durable_tui.ground.aio import uninterrupted
@@ -30,6 +30,7 @@ from durable_tui.storage.records import (
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 SessionState = Literal["open", "poisoned", "fenced", "closed"]
 Preparer = Callable[[Transaction], Awaitable[None]]
 
@@ -294,7 +295,7 @@ class Session:
             self._documents[address] = state
         return state
 
-    async def value(self, definition: DocumentDefinition, owner_id: int = 0, key: str | None = None) -> Any:
+    async def value(self, definition: DocumentDefinition[T], owner_id: int = 0, key: str | None = None) -> T:
         """A document's committed value, or its initial one when it does not exist. Raises DocumentRefused (5.4)."""
         state = await self.load_document(definition.address(owner_id, key))
         if state is None:
@@ -306,7 +307,7 @@ class Session:
             )
         if state.version < definition.version and definition.migrate is not None:
             return definition.migrate(state.value, state.version)
-        return state.value
+        return cast(T, state.value)
 
 
 class CommitScope:

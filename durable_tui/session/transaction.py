@@ -47,7 +47,7 @@ class Transaction:
         self.new_entries: list[EntryRecord] = []
         self.submissions: dict[int, SubmissionRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
-        self._documents: dict[Address, DocumentDraft] = {}
+        self._documents: dict[Address, DocumentDraft[Any]] = {}
         self._acquiring: dict[Address, asyncio.Future[None]] = {}
         self._pending = 0
         self._wrote = False
@@ -204,8 +204,8 @@ class Transaction:
     # -- documents -----------------------------------------------------------------------------------------------
 
     async def document(
-        self, definition: DocumentDefinition, owner_id: int = 0, key: str | None = None
-    ) -> DocumentDraft:
+        self, definition: DocumentDefinition[T], owner_id: int = 0, key: str | None = None
+    ) -> DocumentDraft[T]:
         """The draft at an address, made with its initial value when there is none. One per address (spec 5.1)."""
         self._check()
         address = definition.address(owner_id, key)
@@ -231,7 +231,7 @@ class Transaction:
         self._documents[address] = draft
         return draft
 
-    def draft(self, address: Address) -> DocumentDraft | None:
+    def draft(self, address: Address) -> DocumentDraft[Any] | None:
         """The draft already acquired at an address, if any."""
         return self._documents.get(address)
 
@@ -266,7 +266,7 @@ class Transaction:
     def seal(self) -> tuple[Batch | None, list[tuple[DocumentChange, DocumentState | None]]]:
         """Close the drafts; give what is to be stored (None: nothing was written) and the documents' new states."""
         changes: list[tuple[DocumentChange, DocumentState | None]] = []
-        sealed: list[tuple[DocumentDraft, Any, list[Any]]] = []
+        sealed: list[tuple[DocumentDraft[Any], Any, list[Any]]] = []
         self.closed = True
         for draft in self._documents.values():
             value, ops = draft.seal()
@@ -290,7 +290,7 @@ class Transaction:
         return batch, changes
 
     def _seal_document(
-        self, batch: Batch, draft: DocumentDraft, value: Any, ops: list[Any]
+        self, batch: Batch, draft: DocumentDraft[Any], value: Any, ops: list[Any]
     ) -> tuple[DocumentChange, DocumentState | None]:
         definition, state = draft.definition, draft.state
         address = definition.address(draft.owner_id, draft.key)
@@ -315,7 +315,7 @@ class Transaction:
         return change, DocumentState(state.record, definition.version, value, 0 if base else state.deltas + 1)
 
 
-def _base_value(definition: DocumentDefinition, state: DocumentState | None) -> Any:
+def _base_value(definition: DocumentDefinition[Any], state: DocumentState | None) -> Any:
     if state is None:
         return freeze(definition.initial())
     if state.version == definition.version:
@@ -330,7 +330,9 @@ def _base_value(definition: DocumentDefinition, state: DocumentState | None) -> 
     return freeze(definition.migrate(state.value, state.version))
 
 
-def _new_record(definition: DocumentDefinition, draft: DocumentDraft, document_id: int, seq: int) -> DocumentRecord:
+def _new_record(
+    definition: DocumentDefinition[Any], draft: DocumentDraft[Any], document_id: int, seq: int
+) -> DocumentRecord:
     record: dict[str, Any] = {
         "id": document_id,
         "kind": definition.kind,

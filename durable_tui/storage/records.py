@@ -71,11 +71,23 @@ class SubmissionRecord(TypedDict):
     detail: NotRequired[str]
 
 
+class Gate(TypedDict):
+    """What a pending task waits for that is not a task: a time (and since when), a submission, an answer, a person."""
+
+    reason: str
+    time: NotRequired[int]
+    since: NotRequired[int]
+    submission: NotRequired[int]
+    ask: NotRequired[str]
+    person: NotRequired[bool]
+
+
 class LiveState(TypedDict):
     """A task that may run or runs; `checkpoint` is `{phase, …}` of its kind."""
 
     status: Literal["pending", "running"]
     checkpoint: Any
+    gate: NotRequired[Gate]
 
 
 class WaitingState(TypedDict):
@@ -130,6 +142,15 @@ class EndedState(TypedDict):
 TaskState = LiveState | WaitingState | EndedState
 
 
+class StoredDecision(TypedDict):
+    """What was decided about a task that a death left behind; it counts in its own epoch only (spec 15)."""
+
+    epoch: int
+    verdict: str
+    rule: str
+    detail: NotRequired[str]
+
+
 class TaskRecord(TypedDict):
     id: int
     conversationId: int
@@ -140,10 +161,11 @@ class TaskRecord(TypedDict):
     background: bool
     abortRequested: bool
     restarts: NotRequired[int]
+    recovery: NotRequired[StoredDecision]
     startedAt: NotRequired[int]
     endedAt: NotRequired[int]
     memos: NotRequired[dict[str, Json]]
-    state: dict[str, Any]
+    state: TaskState
 
 
 class Scope(TypedDict):

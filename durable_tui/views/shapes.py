@@ -17,9 +17,9 @@ if TYPE_CHECKING:
         Run,
         SessionFacts,
         Slot,
-        UsageTable,
     )
     from durable_tui.engine.shapes import Recovery, Verdict
+    from durable_tui.models.messages import UsageTable
 
 
 class ShownEntry(EntryRecord):

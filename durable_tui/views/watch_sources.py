@@ -1,112 +1,112 @@
-"""What a watch shows: a conversation's view, and the ops that take it from commit to commit (spec 13)."""
+"""What feeds the watches of an open session: views, and the ops that take them from commit to commit (spec 13)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any
+from weakref import WeakSet
 
-from durable_tui.agent.documents import AGENT, DRAFT, INBOX, LIVE, RECOVERY, SESSION, USAGE
-from durable_tui.delta import MAX_DEPTH, FrozenDict, diff, freeze
-from durable_tui.delta.frozen import trusted_dict
-from durable_tui.engine.recovery import doing_now, made_at
-from durable_tui.engine.task import checkpoint_of, outcome_of, status_of
-from durable_tui.models.messages import message_text
-from durable_tui.models.provider import ModelError
-from durable_tui.session import Commit, DocumentDefinition, Frame, Watch
-from durable_tui.storage.records import StoredEntry, TaskRecord
-
-if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
-
-LIVE_LISTS = ("tools", "compactions")
-PLACES: tuple[tuple[str, DocumentDefinition], ...] = (
-    ("inbox", INBOX),
-    ("agent", AGENT),
-    ("usage", USAGE),
-    ("draft", DRAFT),
-    ("recovery", RECOVERY),
-    ("session", SESSION),
+from durable_tui.agent.documents import LIVE
+from durable_tui.agent.shapes import Live
+from durable_tui.delta import diff, freeze
+from durable_tui.engine.engine import Engine
+from durable_tui.engine.shapes import Verdict
+from durable_tui.session import Commit, DocumentDefinition, Frame, Session, Watch
+from durable_tui.session.documents import DocumentChange
+from durable_tui.storage.protocol import Storage
+from durable_tui.storage.records import TaskRecord
+from durable_tui.views.build import (
+    LIVE_LISTS,
+    LIVE_PARTS,
+    PLACES,
+    Entries,
+    Window,
+    context_size,
+    conversation_view,
+    initial,
+    live_part,
+    shown_entry,
+    task_row,
 )
+from durable_tui.views.shapes import ShownEntry, TasksView
+
 PAGE = 1000
 ENDED_SHOWN = 20
 
 
-class Entries(Sequence[Any]):
-    """The first `length` items of a list that only ever grows: a snapshot without a copy."""
+class Watches:
+    """The watches of one open session; `window(model)` is the size of a model's context window, when it is known."""
 
-    __slots__ = ("_items", "_length")
+    def __init__(self, engine: Engine, window: Window) -> None:
+        self._engine = engine
+        self._session = engine.session
+        self._window = window
+        self._open: WeakSet[Watch] = WeakSet()
 
-    def __init__(self, items: list[Any], length: int | None = None) -> None:
-        self._items = items
-        self._length = len(items) if length is None else length
+    def conversation(self, conversation_id: int, tail: int | None) -> Watch:
+        """Frames of a conversation, with its newest `tail` entries at first (None: all)."""
 
-    def __len__(self) -> int:
-        return self._length
+        async def prepare(watch: Watch) -> ConversationSource:
+            return await ConversationSource.create(self._session, self._window, watch, conversation_id, tail)
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
+        return self._add(Watch(prepare))
 
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
+    def tasks(self) -> Watch:
+        """Frames of the live task graph and of what ended lately."""
 
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return [self._items[i] for i in range(*index.indices(self._length))]
-        if index < 0:
-            index += self._length
-        if not 0 <= index < self._length:
-            raise IndexError(index)
-        return self._items[index]
+        async def prepare(watch: Watch) -> TasksSource:
+            return TasksSource(self._engine, watch)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Entries | list | tuple):
-            return NotImplemented
-        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+        return self._add(Watch(prepare))
 
-    __hash__ = None  # type: ignore[assignment]
+    def finish(self) -> None:
+        """End every watch: the session closes."""
+        for watch in list(self._open):
+            watch.finish()
 
-    def __repr__(self) -> str:
-        return f"Entries({self[:]!r})"
-
-
-def shown_entry(stored: StoredEntry) -> Any:
-    """An entry as a view has it: its record and the commit that wrote it."""
-    return FrozenDict({**stored.record, "seq": stored.seq})
+    def _add(self, watch: Watch) -> Watch:
+        if self._session.sealed:
+            watch.finish()  # after the end a watch has no frames
+        self._open.add(watch)
+        return watch
 
 
 class ConversationSource:
     """Feeds one watch of one conversation."""
 
-    def __init__(self, kernel: Kernel, watch: Watch, conversation_id: int) -> None:
-        self._kernel = kernel
+    def __init__(self, session: Session, window: Window, watch: Watch, conversation_id: int) -> None:
+        self._session = session
+        self._window = window
         self._watch = watch
         self._id = conversation_id
-        self._items: list[Any] = []
-        self._value: Any = FrozenDict()
+        self._items: list[ShownEntry] = []
+        self._value: dict[str, Any] = {}
         self._seq = 0
         self._at = 0
         self._ready = False
         self._stop: Callable[[], None] = lambda: None
 
     @classmethod
-    async def create(cls, kernel: Kernel, watch: Watch, conversation_id: int, tail: int | None) -> ConversationSource:
+    async def create(
+        cls, session: Session, window: Window, watch: Watch, conversation_id: int, tail: int | None
+    ) -> ConversationSource:
         """Load the current view; commits that land meanwhile are in it."""
-        source = cls(kernel, watch, conversation_id)
-        source._stop = kernel.session.observe(source._observe)
+        source = cls(session, window, watch, conversation_id)
+        source._stop = session.observe(source._observe)
         try:
             for _, definition in PLACES:
-                await kernel.session.load_document(_address(definition, conversation_id))
-            await kernel.session.load_document(LIVE.address(conversation_id))
-            loaded, first = await _load_entries(kernel, conversation_id, tail)
+                await session.load_document(_address(definition, conversation_id))
+            await session.load_document(LIVE.address(conversation_id))
+            loaded, first = await _load_entries(session.storage, conversation_id, tail)
         except BaseException:
             source.detach()
             raise
         source._begin(loaded, first)
         return source
 
-    def _begin(self, loaded: list[Any], first: bool) -> None:
+    def _begin(self, loaded: list[ShownEntry], first: bool) -> None:
         late = self._items
-        session = self._kernel.session
+        session = self._session
         # The store may be a commit ahead of what was adopted; that commit comes as a frame of its own.
         loaded = [entry for entry in loaded if entry["seq"] <= session.seq]
         newest = loaded[-1]["id"] if loaded else 0
@@ -114,106 +114,72 @@ class ConversationSource:
         value: dict[str, Any] = {"entries": Entries(self._items), "first": first}
         for key, definition in PLACES:
             state = session.cached_document(_address(definition, self._id))
-            value[key] = state.value if state is not None else freeze(definition.initial())
+            value[key] = state.value if state is not None else initial(definition)
         state = session.cached_document(LIVE.address(self._id))
-        value.update(_live_part(state.value if state is not None else {}))
-        self._value = _view(value)
-        context = self._context(len(self._items))
+        value.update(live_part(state.value if state is not None else {}))
+        context = context_size(value["entries"], value["agent"], self._window)
         if context is not None:
-            self._value = _view({**self._value, "context": context})
+            value["context"] = context
+        self._value = value
         self._seq, self._at = session.seq, session.at
         self._ready = True
 
     def whole(self) -> Frame:
         """The current view as one frame."""
-        return Frame(self._value, [["r", self._value]], self._seq, self._at)
+        view = conversation_view(self._value)
+        return Frame(view, [["r", view]], self._seq, self._at)
 
     def detach(self) -> None:
         self._stop()
 
     def _observe(self, commit: Commit) -> None:
-        entries = [
-            FrozenDict({**entry, "seq": commit.seq}) for entry in commit.entries if entry["conversationId"] == self._id
-        ]
+        entries = [shown_entry(entry, commit.seq) for entry in commit.entries if entry["conversationId"] == self._id]
         if not self._ready:
             self._items.extend(entries)
             return
         self._seq, self._at = commit.seq, commit.at
         ops: list[Any] = []
-        changes: dict[str, Any] = {}
+        value = dict(self._value)
         if entries:
             ops.append(["p", ["entries"], len(self._items), 0, entries])
             self._items.extend(entries)
-            changes["entries"] = Entries(self._items)
+            value["entries"] = Entries(self._items)
         for change in commit.documents:
-            self._document(change.address, change.ops, change.value, change.previous, ops, changes)
+            self._take_document(change, ops, value)
         if not ops:
             return
-        if entries or "agent" in changes:
-            context = self._context(len(self._items))
-            if context is not None and context != self._value.get("context"):
+        if entries or value["agent"] is not self._value["agent"]:
+            context = context_size(value["entries"], value["agent"], self._window)
+            if context is not None and context != value.get("context"):
                 ops.append(["s", ["context"], context])
-                changes["context"] = context
-        removed = changes.pop("", ())
-        value = {key: item for key, item in self._value.items() if key not in removed}
-        value.update(changes)
-        self._value = _view(value)
-        self._watch.push(Frame(self._value, ops, commit.seq, commit.at))
+                value["context"] = context
+        self._value = value
+        self._watch.push(Frame(conversation_view(value), ops, commit.seq, commit.at))
 
-    def _document(
-        self, address: Any, changed: Any, value: Any, previous: Any, ops: list[Any], changes: dict[str, Any]
-    ) -> None:
-        if address == LIVE.address(self._id):
-            new = value if value is not None else {}
+    def _take_document(self, change: DocumentChange, ops: list[Any], value: dict[str, Any]) -> None:
+        """Bring one changed document into the view, with the ops that do the same."""
+        if change.address == LIVE.address(self._id):
+            new: Live = change.value if change.value is not None else {}
+            changed: Sequence[Any] = change.ops
             if any(op[0] == "r" for op in changed):
-                changed = _by_key(previous or {}, new)  # replacing the root here would replace the whole view
+                changed = _by_key(change.previous or {}, new)  # replacing the root would replace the whole view
             ops.extend(_live_op(op) for op in changed)
-            changes.update(_live_part(new))
-            changes[""] = tuple(key for key in ("run", "generation") if key not in new)
+            for key in LIVE_PARTS:
+                value.pop(key, None)
+            value.update(live_part(new))
             return
         for key, definition in PLACES:
-            if address == _address(definition, self._id):
-                shown = value if value is not None else freeze(definition.initial())
-                ops.extend(["s", [key], shown] if op[0] == "r" else [op[0], [key, *op[1]], *op[2:]] for op in changed)
-                changes[key] = shown
+            if change.address == _address(definition, self._id):
+                shown = change.value if change.value is not None else initial(definition)
+                ops.extend(
+                    ["s", [key], shown] if op[0] == "r" else [op[0], [key, *op[1]], *op[2:]] for op in change.ops
+                )
+                value[key] = shown
                 return
 
-    def _context(self, length: int) -> Any:
-        """The context's size as the newest answer reports it, plus an estimate of what follows it."""
-        characters = 0
-        for index in range(length - 1, max(-1, length - 400), -1):
-            for message in self._items[index].get("model", ()):
-                usage = message.get("usage") if message["role"] == "assistant" else None
-                total = sum(usage[key] for key in ("input", "cacheRead", "cacheWrite", "output")) if usage else 0
-                if total and message.get("stopReason") not in ("error", "aborted"):
-                    return freeze({"tokens": total + characters // 4, "window": self._window()})
-                characters += len(message_text(message))
-        return None
 
-    def _window(self) -> int | None:
-        agent = self._value.get("agent", {})
-        if "model" not in agent:
-            return None
-        try:
-            model = self._kernel.models.resolve(f"{agent['model']['provider']}/{agent['model']['modelId']}")
-        except ModelError:
-            return None
-        return model.context_window
-
-
-def _view(parts: dict[str, Any]) -> Any:
-    """A read-only view of parts that are read-only themselves; the entries are no list, so nothing is copied."""
-    return trusted_dict(parts, MAX_DEPTH)
-
-
-def _address(definition: DocumentDefinition, conversation_id: int) -> Any:
+def _address(definition: DocumentDefinition[Any], conversation_id: int) -> Any:
     return definition.address(conversation_id if definition.scope == "conversation" else 0)
-
-
-def _live_part(live: Any) -> dict[str, Any]:
-    part: dict[str, Any] = {key: live.get(key) or freeze([]) for key in LIVE_LISTS}
-    part.update({key: live[key] for key in ("run", "generation") if key in live})
-    return part
 
 
 def _by_key(previous: Any, new: Any) -> list[Any]:
@@ -228,15 +194,14 @@ def _live_op(op: Any) -> Any:
     return op
 
 
-async def _load_entries(kernel: Kernel, conversation_id: int, tail: int | None) -> tuple[list[Any], bool]:
-    storage = kernel.session.storage
+async def _load_entries(storage: Storage, conversation_id: int, tail: int | None) -> tuple[list[ShownEntry], bool]:
     if tail is not None:
         page = await storage.entries(conversation_id, limit=tail + 1, reverse=True)
-        return [shown_entry(stored) for stored in reversed(page[:tail])], len(page) <= tail
-    loaded: list[Any] = []
+        return [shown_entry(stored.record, stored.seq) for stored in reversed(page[:tail])], len(page) <= tail
+    loaded: list[ShownEntry] = []
     after = 0
     while page := await storage.entries(conversation_id, after=after, limit=PAGE):
-        loaded.extend(shown_entry(stored) for stored in page)
+        loaded.extend(shown_entry(stored.record, stored.seq) for stored in page)
         after = page[-1].record["id"]
     return loaded, True
 
@@ -244,64 +209,51 @@ async def _load_entries(kernel: Kernel, conversation_id: int, tail: int | None) 
 # -- tasks -----------------------------------------------------------------------------------------------------------
 
 
-def task_row(kernel: Kernel, record: TaskRecord) -> dict[str, Any]:
-    """One task as people see it: what it does, where it stands, what it waits for, why it is blocked."""
-    status = status_of(record)
-    row: dict[str, Any] = {
-        "id": record["id"],
-        "conversationId": record["conversationId"],
-        "kind": record["kind"],
-        "background": record["background"],
-        "status": status,
-        "abortRequested": record["abortRequested"],
-        "doing": doing_now(kernel, record),
-    }
-    for key in ("owner", "restarts", "startedAt", "endedAt"):
-        if key in record:
-            row[key] = record[key]
-    phase = checkpoint_of(record).get("phase")
-    if phase is not None:
-        row["phase"] = phase
-    provider = made_at(record)
-    if provider is not None:
-        row["provider"] = provider
-    if status == "waiting":
-        row["waitingOn"] = list(record["state"]["on"])
-    outcome = outcome_of(record)
-    if outcome is not None:
-        row["outcome"] = outcome["status"]
-    if record["id"] in kernel.scheduler.blocked:
-        row["blocked"] = kernel.scheduler.blocked[record["id"]]
-    verdict = kernel.verdicts.get(record["id"])
-    if verdict is not None:
-        row["recovered"] = verdict
-    return row
+class OwnerWords:
+    """What an owner knows of its tasks. `fresh` derives anew why one is blocked, else as the scheduler last found it."""
+
+    def __init__(self, engine: Engine, *, fresh: bool = False) -> None:
+        self._engine = engine
+        self._fresh = fresh
+
+    def doing(self, record: TaskRecord) -> str:
+        return self._engine.definitions.doing(record)
+
+    def elsewhere(self, record: TaskRecord) -> str | None:
+        return self._engine.definitions.elsewhere(record)
+
+    def blocked(self, record: TaskRecord) -> str | None:
+        return self._engine.why_blocked(record) if self._fresh else self._engine.blocked(record["id"])
+
+    def verdict(self, record: TaskRecord) -> Verdict | None:
+        return self._engine.recovery.verdict(record["id"])
 
 
 class TasksSource:
     """Feeds one watch of the live task graph."""
 
-    def __init__(self, kernel: Kernel, watch: Watch) -> None:
-        self._kernel = kernel
+    def __init__(self, engine: Engine, watch: Watch) -> None:
+        self._engine = engine
+        self._session = engine.session
+        self._words = OwnerWords(engine)
         self._watch = watch
         self._value = self._build()
-        self._stop = kernel.session.observe(self._observe)
-        self._unhook = kernel.scheduler.on_blocked(self.refresh)
+        self._stop = self._session.observe(self._observe)
+        self._unhook = engine.on_blocked(self.refresh)
 
     def whole(self) -> Frame:
-        session = self._kernel.session
-        return Frame(self._value, [["r", self._value]], session.seq, session.at)
+        return Frame(self._value, [["r", self._value]], self._session.seq, self._session.at)
 
     def detach(self) -> None:
         self._stop()
         self._unhook()
 
-    def _build(self) -> Any:
-        kernel = self._kernel
-        live = kernel.session.tasks
-        ended = [task for task in kernel.recently_ended()[-ENDED_SHOWN:] if task["id"] not in live]
+    def _build(self) -> TasksView:
+        live = self._session.tasks
+        ended = [task for task in self._engine.ended_tasks.newest(ENDED_SHOWN) if task["id"] not in live]
         records = sorted([*ended, *live.values()], key=lambda task: task["id"])
-        return freeze({"tasks": [task_row(kernel, record) for record in records]})
+        view: TasksView = freeze({"tasks": [task_row(record, self._words) for record in records]})
+        return view
 
     def _observe(self, commit: Commit) -> None:
         if commit.tasks:
@@ -313,5 +265,4 @@ class TasksSource:
         ops = diff(self._value, value)
         if ops:
             self._value = value
-            session = self._kernel.session
-            self._watch.push(Frame(value, list(ops), session.seq, session.at))
+            self._watch.push(Frame(value, list(ops), self._session.seq, self._session.at))

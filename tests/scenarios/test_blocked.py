@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from durable_tui.agent.extension import Extension
-from durable_tui.agent.generation.phases import GENERATION
-from durable_tui.agent.tool_task import TOOL
-from durable_tui.engine.task import TaskContext, TaskDefinition, new_task
+from durable_tui.engine.task import TaskDefinition, new_task
+from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.storage.errors import StorageRejected
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import define, finish, gated, install, outcome, record_of, start
@@ -33,7 +32,7 @@ class Tower:
         ]
 
     def _phase(self, level: str) -> Any:
-        async def one(context: TaskContext) -> None:
+        async def one(context: TaskHandle) -> None:
             if level == "bottom":
                 await asyncio.sleep(3600)
             below = self.kinds[1 if level == "top" else 2]
@@ -44,7 +43,7 @@ class Tower:
         return one
 
     def _abort(self, level: str) -> Any:
-        async def abort(context: TaskContext) -> None:
+        async def abort(context: TaskHandle) -> None:
             if level == "bottom":
                 await self.release.wait()
             async with context.commit() as tx:
@@ -117,7 +116,7 @@ async def test_spec_6_8_reopened_in_the_middle_of_an_abort(opened: Open, stored:
 async def test_spec_6_8_an_abort_handler_that_does_not_end_its_task_faults_it(opened: Open, how: str) -> None:
     calls: list[str] = []
 
-    async def abort(context: TaskContext) -> None:
+    async def abort(context: TaskHandle) -> None:
         calls.append(how)
         if how == "raises":
             raise ValueError("a bug")
@@ -144,7 +143,7 @@ async def test_spec_6_8_an_abort_handler_that_does_not_end_its_task_faults_it(op
 async def test_spec_6_8_a_rejected_abort_is_tried_again_without_haste(opened: Open) -> None:
     calls: list[float] = []
 
-    async def abort(context: TaskContext) -> None:
+    async def abort(context: TaskHandle) -> None:
         calls.append(asyncio.get_running_loop().time())
         async with context.commit() as tx:
             context.end_aborted(tx)
@@ -171,7 +170,7 @@ async def test_spec_6_8_a_rejected_abort_is_tried_again_without_haste(opened: Op
 async def test_spec_6_8_a_late_result_is_dropped(opened: Open) -> None:
     late: list[str] = []
 
-    async def stubborn(context: TaskContext) -> None:
+    async def stubborn(context: TaskHandle) -> None:
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
@@ -244,7 +243,7 @@ async def test_spec_6_9_a_blocked_task_stays_put_and_a_fitting_definition_wakes_
     assert (await (await rig.root.submit("others go on")).wait()).status == "done"
     taken: list[Any] = []
 
-    async def one(context: TaskContext) -> None:
+    async def one(context: TaskHandle) -> None:
         taken.append(context.checkpoint)
         await finish(context)
 
@@ -268,7 +267,7 @@ async def test_spec_6_9_only_an_abort_makes_a_blocked_task_orphaned(opened: Open
 async def test_spec_6_9_an_abort_migrates_before_it_runs_the_abort_handler(opened: Open) -> None:
     seen: list[Any] = []
 
-    async def abort(context: TaskContext) -> None:
+    async def abort(context: TaskHandle) -> None:
         seen.append(context.checkpoint)
         async with context.commit() as tx:
             context.end_aborted(tx)
@@ -288,8 +287,8 @@ async def test_spec_6_9_an_abort_migrates_before_it_runs_the_abort_handler(opene
 
 
 async def test_spec_6_9_the_inputs_of_an_orphaned_run_settle_with_its_reason(opened: Open) -> None:
-    newer = TaskDefinition("pi.generation", dict(GENERATION.phases), GENERATION.initial, 2, GENERATION.abort)
-    rig = await opened([say("slow", delay=3600)], extensions=[Extension("newer", tasks=[newer])])
+    rig = await opened([say("slow", delay=3600)])
+    rig.install(rig.built_in("pi.generation", version=2))
     submission = await rig.root.submit("go", request_id="r")
     await rig.provider.wait_requests(1)
     rig.extensions = []
@@ -309,8 +308,8 @@ async def test_spec_6_9_the_inputs_of_an_orphaned_run_settle_with_its_reason(ope
 
 
 async def test_spec_6_9_an_orphaned_tool_leaves_a_done_slot_and_the_run_goes_on(opened: Open) -> None:
-    newer = TaskDefinition("pi.tool", dict(TOOL.phases), TOOL.initial, 2, TOOL.abort)
-    rig = await opened([call(("gate", {"text": "g"})), say("done")], extensions=[Extension("newer", tasks=[newer])])
+    rig = await opened([call(("gate", {"text": "g"})), say("done")])
+    rig.install(rig.built_in("pi.tool", version=2))
     submission = await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")
     rig.extensions = []
@@ -325,16 +324,16 @@ async def test_spec_6_9_an_orphaned_tool_leaves_a_done_slot_and_the_run_goes_on(
 
 
 async def test_spec_6_9_a_fault_cleans_up_in_the_commit_that_ends_the_run(opened: Open) -> None:
-    async def broken(context: TaskContext) -> None:
+    async def broken(context: TaskHandle) -> None:
         raise RuntimeError("a bug in the harness")
 
-    phases = {**GENERATION.phases, "request": broken}
-    bad = TaskDefinition("pi.generation", phases, GENERATION.initial, 1, GENERATION.abort)
-    rig = await opened([say("x")], extensions=[Extension("bad", tasks=[bad])])
+    rig = await opened([say("x")])
+    phases = {**rig.built_in("pi.generation").phases, "request": broken}
+    rig.install(rig.built_in("pi.generation", phases=phases), name="bad")
     settled = await asyncio.wait_for((await rig.root.submit("go")).wait(), 10)
     assert (settled.status, settled.reason) == ("unanswered", "faulted") and "a bug" in (settled.detail or "")
     assert "run" not in (await rig.document("pi.live"))
-    rig.harness._kernel.registry.uninstall("bad")
+    rig.harness._agent.toolbox.registry.uninstall("bad")
     assert (await (await rig.root.submit("again")).wait()).status == "done"
     await rig.check(idle=True)
 
@@ -345,13 +344,13 @@ async def test_spec_6_10_reloading_hands_over_at_the_next_phase_boundary(opened:
     gate = asyncio.Event()
 
     def version(label: str, **more: Any) -> TaskDefinition:
-        async def one(context: TaskContext) -> None:
+        async def one(context: TaskHandle) -> None:
             ran.append(f"{label} one")
             await gate.wait()
             async with context.commit() as tx:
                 context.advance(tx, {"phase": "two"})
 
-        async def two(context: TaskContext) -> None:
+        async def two(context: TaskHandle) -> None:
             ran.append(f"{label} two")
             await finish(context)
 
@@ -366,7 +365,7 @@ async def test_spec_6_10_reloading_hands_over_at_the_next_phase_boundary(opened:
     elif change == "newer":
         install(rig, version("new", version=2, migrate=lambda c, v: c))
     elif change == "uninstall":
-        rig.harness._kernel.registry.uninstall("tasks")
+        rig.harness._agent.toolbox.registry.uninstall("tasks")
     else:
         install(rig, version("new", version=2, migrate=_broken))
     gate.set()
@@ -382,7 +381,8 @@ async def test_spec_7_one_task_that_cannot_be_started_keeps_no_other_from_going_
     """Its code raises where the scheduler asks it: reported, left alone for a while, the others run."""
     bad, good = define("t.bad", one=finish), define("t.good", one=finish)
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[bad, good])])
-    original = rig.harness._kernel.definition
+    definitions = rig.harness._engine.definitions
+    original = definitions._lookup
 
     def definition(kind: str) -> Any:
         if kind == "t.bad" and broken:
@@ -390,7 +390,7 @@ async def test_spec_7_one_task_that_cannot_be_started_keeps_no_other_from_going_
         return original(kind)
 
     broken = True
-    rig.harness._kernel.definition = definition  # type: ignore[method-assign]
+    definitions._lookup = definition
     with caplog.at_level(logging.CRITICAL):
         first, second = await start(rig, bad), await start(rig, good)
         assert (await outcome(rig, second))["status"] == "completed"

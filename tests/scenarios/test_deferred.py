@@ -127,7 +127,7 @@ async def test_a03_a_crash_or_a_close_is_no_abort(opened: Open) -> None:
     await rig.close()
     await rig.reopen()
     await rig.harness.resume()
-    await wait_until(lambda: rig.harness.inspect()[0]["status"] == "running")
+    await wait_until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
     await rig.crash()
     assert rig.provider.cancels == [] and len(rig.provider.posts) == 1
     await rig.root.abort()
@@ -253,7 +253,7 @@ async def test_spec_6_9_a_faulted_run_leaves_no_answer_being_made(opened: Open) 
     rig.provider.before_poll = lambda _: asyncio.sleep(0.01)
     submission = await rig.root.submit("go")
     await rig.provider.wait_polls(1)
-    found = rig.harness._kernel.models.resolve
+    found = rig.harness._agent.models.resolve
     rig.provider.resolve = lambda name: found(name + 1)  # type: ignore[method-assign, operator]
     settled = await submission.wait()
     assert settled.reason == "faulted"
@@ -317,22 +317,26 @@ async def test_spec_9_partials_shown_before_the_provider_defers_are_no_answer(op
     await rig.check(idle=True)
 
 
-async def test_spec_6_11_a_run_that_dies_while_it_waits_is_parked_and_retried_without_another_request(
-    opened: Open,
-) -> None:
+async def test_spec_6_12_deaths_while_it_waits_are_no_restarts_and_cost_no_other_request(opened: Open) -> None:
+    """The wait holds no invocation: nothing was at work that could be to blame for a death."""
     rig = await opened([say("made", defer=9, after=LONG)])
     submission = await rig.root.submit("go", request_id="r")
     await wait_until(lambda: _deferred(rig))
-    for _ in range(5):
-        await wait_until(lambda: rig.harness.inspect()[0]["status"] == "running")
+    for _ in range(6):
+        await wait_until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
         await rig.crash()
         await rig.harness.resume()
-    await wait_until(lambda: rig.harness.inspect()[0].get("blocked") == "restart_limit")
-    [row] = rig.harness.inspect()
+    await wait_until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
+    assert "restarts" not in rig.harness.inspect()[0]
+
+    async def resumed() -> bool:
+        return bool((await _row(rig)).get("verdict") == "resumed")
+
+    await wait_until(resumed)
     rig.provider.script = [say("made", defer=0)]
     later = 1_700_000_000_000_000
-    rig.harness._kernel.session.now = lambda: later
-    await rig.harness.retry_task(row["id"])
+    rig.harness._session.now = lambda: later
+    rig.harness._engine.wake()
     assert (await (await rig.harness.submission(submission.id)).wait()).status == "done"
     assert len(rig.provider.posts) == 1
     await rig.check(idle=True)

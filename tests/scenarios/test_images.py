@@ -222,13 +222,13 @@ async def test_a_read_cut_off_by_a_death_is_run_again_and_sees_the_image(tmp_pat
     rig = Rig([call(("read", {"path": str(tmp_path / "good.png")})), say("I see it.")], extensions=[CodingTools])
     rig.extensions.append(Extension("slow", hooks={"afterTool": wait}))
     await rig.open()
-    rig.harness._kernel.environment = LocalEnvironment.at
+    rig.harness._agent.toolbox.environment = LocalEnvironment.at
     await rig.root.submit("look")
     await asyncio.wait_for(started.wait(), 20)
     await rig.kill()
     gate.set()
     await rig.reopen()
-    rig.harness._kernel.environment = LocalEnvironment.at
+    rig.harness._agent.toolbox.environment = LocalEnvironment.at
     await rig.harness.resume()
     await wait_until(lambda: len(rig.provider.requests) == 2, 20)
     await rig.idle()

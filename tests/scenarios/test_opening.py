@@ -79,7 +79,7 @@ async def test_spec_15_an_opening_that_is_told_to_stop_is_no_death_and_hides_non
         await stopped
     monkeypatch.setattr(sqlite, "take", inner)
     harness = await _open(path, rig)  # the lock is free
-    previous = harness._kernel.session.storage.previous
+    previous = harness._session.storage.previous
     deaths = (await harness.recovery() or {"deaths": []})["deaths"]
     assert previous is not None and previous.epoch == 2, "it had taken the file"
     if die:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from durable_tui.agent.extension import Extension
-from durable_tui.engine.task import Handler, TaskContext, TaskDefinition, new_task
+from durable_tui.engine.task import Handler, TaskDefinition, new_task
+from durable_tui.engine.task_handle import TaskHandle
 from tests.scenarios.conftest import Open
 from tests.tools.scenario import FAST, Rig, wait_until
 from tests.tools.strict_provider import say
@@ -48,7 +49,7 @@ class Lab:
     def held(self, name: str) -> Handler:
         """A handler that waits for its gate (its input) and completes."""
 
-        async def run(context: TaskContext) -> None:
+        async def run(context: TaskHandle) -> None:
             self.log.append(f"{name} {context.input} runs")
             try:
                 await self.gate(str(context.input)).wait()
@@ -61,7 +62,7 @@ class Lab:
         return run
 
     def noted_abort(self, name: str) -> Handler:
-        async def abort(context: TaskContext) -> None:
+        async def abort(context: TaskHandle) -> None:
             self.log.append(f"{name} {context.input} abort handler")
             async with context.commit() as tx:
                 context.end_aborted(tx)
@@ -89,7 +90,7 @@ async def outcome(rig: Rig, task_id: int) -> Any:
 def _parent(
     lab: Lab, child: TaskDefinition, inputs: list[str], policy: str = "allSettled", *, wait: bool = True
 ) -> Handler:
-    async def run(context: TaskContext) -> None:
+    async def run(context: TaskHandle) -> None:
         async with context.commit() as tx:
             owned = [
                 new_task(tx, conversation_id=1, definition=child, input=one, owner=context.id, running=True)["id"]
@@ -103,7 +104,7 @@ def _parent(
     return run
 
 
-async def _after(context: TaskContext) -> None:
+async def _after(context: TaskHandle) -> None:
     async with context.commit() as tx:
         context.complete(tx, "after")
 
@@ -134,7 +135,7 @@ async def test_spec_6_9_a_migration_and_the_reservation_are_one_commit(opened: O
     await wait_until(lambda: len(lab.log) == 1)
     await rig.kill()
 
-    async def moved(context: TaskContext) -> None:
+    async def moved(context: TaskHandle) -> None:
         async with context.commit() as tx:
             context.complete(tx, context.checkpoint)
 
@@ -149,7 +150,7 @@ async def test_spec_6_9_a_migration_and_the_reservation_are_one_commit(opened: O
 
 
 async def test_spec_6_8_owned_conversations_lose_their_queue_and_end_first(opened: Open, lab: Lab) -> None:
-    async def run(context: TaskContext) -> None:
+    async def run(context: TaskHandle) -> None:
         child = await rig.harness.create_conversation(
             agent={"model": "strict/m", "cwd": "."}, owner={"conversationId": 1, "taskId": context.id}
         )

@@ -16,12 +16,13 @@ from typing import Any, Literal
 import pytest
 
 from durable_tui.agent.extension import Extension, ToolCall, tool
+from durable_tui.agent.settings import Settings
 from durable_tui.models.provider import ModelError
 from durable_tui.storage import MemoryStorage
 from durable_tui.storage.records import Batch, OwnerRow
 from tests.tools.effects import UNSAFE, Effect, Effects, Text
 from tests.tools.invariants import State, check_effects, check_history, check_idle, check_store, read_state
-from tests.tools.scenario import AGENT, Rig, derived, text_of
+from tests.tools.scenario import AGENT, FAST, Rig, derived, text_of
 from tests.tools.strict_provider import Script, call, say
 
 Drive = Callable[[Rig], Awaitable[None]]
@@ -46,6 +47,7 @@ class Scenario:
     poll_faults: dict[int, ModelError] = field(default_factory=dict)
     answered: bool = True
     extend: Callable[[Rig], Extension] | None = None
+    settings: Settings = FAST
 
 
 async def _say_all(rig: Rig, inputs: Sequence[Input]) -> None:
@@ -230,6 +232,14 @@ SCENARIOS = [
     ),
     Scenario("terminate", [call(("note", {"text": "a"})), call(("terminate", {"text": "t"}))], ONE, _one),
     Scenario("owned", _owned_script, ONE, _one, extend=_delegating),
+    Scenario(
+        "limited",
+        lambda request, index: call(("note", {"text": str(index)})),  # it never ends by itself
+        ONE,
+        _one,
+        answered=False,
+        settings=dataclasses.replace(FAST, limit_turns=3),
+    ),
 ]
 #: The stubborn tool never ends by itself, so a recovery that runs it must stop it.
 NEEDS_ABORT = {"abort"}
@@ -291,7 +301,7 @@ async def record(
     effects = Effects()
     marks: list[tuple[int, Effect]] = []
     effects.after = lambda effect: marks.append((len(storage.log), effect))
-    rig = Rig(scenario.script, effects=effects)
+    rig = Rig(scenario.script, effects=effects, settings=scenario.settings)
     rig.provider.faults = dict(scenario.faults)
     rig.provider.poll_faults = dict(scenario.poll_faults)
     unstored: list[str] = []

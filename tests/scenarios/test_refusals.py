@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from durable_tui.agent.extension import Registry
-from durable_tui.engine import commit_with_retry as patience
+from durable_tui.engine import task_handle
 from durable_tui.engine.execution import REFUSALS
 from durable_tui.harness.harness import Harness
 from durable_tui.storage import MemoryStorage
@@ -21,7 +21,7 @@ def answers_refused(_: int, batch: Batch) -> Fault | None:
 
 
 async def test_a_model_is_not_asked_for_ever_when_its_answer_cannot_be_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "REJECTED_TRIES", 1)
+    monkeypatch.setattr(task_handle, "REJECTED_TRIES", 1)
     provider = StrictScripted([[{"type": "text", "text": "an answer"}]])
     storage = FaultyStorage(MemoryStorage(), answers_refused)
     async with Harness.open(

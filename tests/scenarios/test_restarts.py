@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from durable_tui.agent.extension import Extension, ToolCall, tool
-from durable_tui.agent.tool_task import TOOL
-from durable_tui.engine.task import TaskContext, TaskDefinition, new_task
+from durable_tui.engine.task import TaskDefinition, new_task
+from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.models.provider import ModelError
 from durable_tui.storage import MemoryStorage
 from durable_tui.storage.errors import StorageRejected
@@ -41,14 +41,14 @@ class Deadly:
         self.leave = False
         self.kind = define(name, one=self._one, two=finish, abort=self._abort)
 
-    async def _one(self, context: TaskContext) -> None:
+    async def _one(self, context: TaskHandle) -> None:
         self.begun += 1
         if not self.leave:
             await asyncio.sleep(3600)
         async with context.commit() as tx:
             context.advance(tx, {"phase": "two"})
 
-    async def _abort(self, context: TaskContext) -> None:
+    async def _abort(self, context: TaskHandle) -> None:
         self.aborted += 1
         async with context.commit() as tx:
             context.end_aborted(tx)
@@ -191,7 +191,7 @@ async def test_spec_6_11_from_the_second_death_on_recovered_tasks_start_one_at_a
     active: set[int] = set()
     dying = True
 
-    async def one(context: TaskContext) -> None:
+    async def one(context: TaskHandle) -> None:
         active.add(context.id)
         together.append(len(active))
         try:
@@ -227,7 +227,7 @@ async def test_spec_6_11_the_innocent_are_not_parked_with_the_guilty(opened: Ope
     hold = asyncio.Event()
     slow = define("t.slow", one=gated(lambda: hold))
     rig.extensions[0] = Extension("tasks", tasks=[guilty.kind, innocents, slow])
-    rig.harness._kernel.registry.install(rig.extensions[0])
+    rig.harness._agent.toolbox.registry.install(rig.extensions[0])
     guilty_id = await start(rig, guilty.kind)
     others = [await start(rig, slow) for _ in range(4)]
     await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"] * 5)
@@ -382,7 +382,7 @@ async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_
         await rig.reopen()
     else:
         await rig.reopen()
-        rig.harness._kernel.former_owner_dead = former_dead
+        rig.harness._engine.recovery.former_owner_dead = former_dead
     await rig.harness.resume()
     await rig.idle()
     row = (await _deaths(rig))[-1]["tasks"][-1]
@@ -404,12 +404,12 @@ async def test_spec_15_the_other_verdicts(opened: Open) -> None:
     held = define("t.held", one=gated(lambda: hold))
     gone = define("t.gone", one=finish)
 
-    async def completing(context: TaskContext) -> None:
+    async def completing(context: TaskHandle) -> None:
         async with context.commit() as tx:
             new_task(tx, conversation_id=1, definition=held, input={}, owner=context.id, running=True)
             context.complete(tx, None)
 
-    async def waiting(context: TaskContext) -> None:
+    async def waiting(context: TaskHandle) -> None:
         async with context.commit() as tx:
             made = new_task(tx, conversation_id=1, definition=held, input={}, owner=context.id, running=True)
             context.wait(tx, {"phase": "two"}, [made["id"]])
@@ -431,7 +431,7 @@ async def test_spec_15_the_other_verdicts(opened: Open) -> None:
     await wait_until(
         lambda: (
             sorted(row["status"] for row in rig.harness.inspect())
-            == ["completing", "running", "running", "running", "running", "waiting"]
+            == ["completing", "pending", "running", "running", "running", "waiting"]
         )
     )
     async with rig.harness.commit() as tx:
@@ -476,14 +476,15 @@ def _die_after_this_commit(rig: Rig) -> None:
 
 
 async def test_spec_15_a_found_call_that_faults_is_told_as_interrupted(opened: Open) -> None:
-    async def broken(context: TaskContext) -> None:
+    async def broken(context: TaskHandle) -> None:
         raise RuntimeError("a bug in recovery")
 
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     submission = await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")
-    rig.extensions = [Extension("bad", tasks=[dataclasses.replace(TOOL, phases={**TOOL.phases, "execute": broken})])]
     await rig.crash()
+    phases = {**rig.built_in("pi.tool").phases, "execute": broken}
+    rig.install(rig.built_in("pi.tool", phases=phases))
     settled = await asyncio.wait_for((await rig.harness.submission(submission.id)).wait(), 10)
     assert settled.status == "done", "a faulted call does not end the run"
     row = (await _deaths(rig))[-1]["tasks"][-1]

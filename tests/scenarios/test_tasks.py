@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from durable_tui.agent.extension import Extension, ToolCall, tool
-from durable_tui.engine.task import TaskContext, new_task
+from durable_tui.engine.task import new_task
+from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.harness.conversation import write_first_documents
 from durable_tui.session import DocumentDefinition
 from durable_tui.session.documents import empty_object
@@ -22,7 +23,7 @@ from tests.tools.strict_provider import call, say
 
 
 async def test_spec_6_3_a_phase_without_durable_progress_faults(opened: Open) -> None:
-    async def idle(context: TaskContext) -> None:
+    async def idle(context: TaskHandle) -> None:
         await context.memo("m", 1)  # a commit, but the checkpoint stays
 
     kind = define("t.idle", one=idle)
@@ -37,7 +38,7 @@ async def test_spec_6_3_a_phase_without_durable_progress_faults(opened: Open) ->
     "error", [ValueError("a bug"), asyncio.CancelledError()], ids=["error", "unasked cancellation"]
 )
 async def test_spec_6_3_an_uncaught_error_faults(opened: Open, error: BaseException) -> None:
-    async def raises(context: TaskContext) -> None:
+    async def raises(context: TaskHandle) -> None:
         raise error
 
     kind = define("t.raises", one=raises)
@@ -50,7 +51,7 @@ async def test_spec_6_3_an_uncaught_error_faults(opened: Open, error: BaseExcept
 
 
 async def test_spec_6_3_an_unknown_phase_faults(opened: Open) -> None:
-    async def leap(context: TaskContext) -> None:
+    async def leap(context: TaskHandle) -> None:
         async with context.commit() as tx:
             context.advance(tx, {"phase": "nowhere"})
 
@@ -87,7 +88,7 @@ async def test_spec_6_3_beginning_to_wait_is_progress_also_with_the_same_checkpo
     """What it waits for ends while the handler is still returning: woken, not faulted."""
     rounds: list[int] = []
 
-    async def parent(context: TaskContext) -> None:
+    async def parent(context: TaskHandle) -> None:
         rounds.append(len(rounds))
         if len(rounds) == 2:
             await finish(context)
@@ -111,13 +112,13 @@ async def test_spec_6_4_the_first_memo_wins_over_checkpoints_and_reopening(opene
     seen: list[Any] = []
     gate = asyncio.Event()
 
-    async def one(context: TaskContext) -> None:
+    async def one(context: TaskHandle) -> None:
         seen.append(await context.memo("token", {"n": 1}))
         seen.append(await context.memo("token", {"n": 2}))
         async with context.commit() as tx:
             context.advance(tx, {"phase": "two"})
 
-    async def two(context: TaskContext) -> None:
+    async def two(context: TaskHandle) -> None:
         await gate.wait()
         seen.append(await context.memo("token", {"n": 3}))
         await finish(context)
@@ -164,7 +165,7 @@ async def test_spec_6_7_an_outcome_is_held_while_owned_work_lives_and_no_more_co
     gate, ran = asyncio.Event(), []
     notes = DocumentDefinition("t.notes", "task", empty_object)
 
-    async def parent(context: TaskContext) -> None:
+    async def parent(context: TaskHandle) -> None:
         async with context.commit() as tx:
             (await tx.document(notes, context.id)).value["a"] = 1
             new_task(tx, conversation_id=1, definition=child, input={}, owner=context.id, running=True)
@@ -200,16 +201,16 @@ async def test_spec_6_7_who_waits_for_a_held_task_wakes_only_after_its_last_comm
     """The waiter is settled in the same commit as the one it waits for, and comes first in the order of ids."""
     gate, seen = asyncio.Event(), []
 
-    async def waits(context: TaskContext) -> None:
+    async def waits(context: TaskHandle) -> None:
         async with context.commit() as tx:
             made = new_task(tx, conversation_id=1, definition=held, input={}, owner=context.id, running=True)
             context.wait(tx, {"phase": "two", "on": made["id"]}, [made["id"]])
 
-    async def wakes(context: TaskContext) -> None:
+    async def wakes(context: TaskHandle) -> None:
         seen.append((await record_of(rig, context.checkpoint["on"]))["state"]["status"])
         await finish(context)
 
-    async def holds(context: TaskContext) -> None:
+    async def holds(context: TaskHandle) -> None:
         async with context.commit() as tx:
             new_task(tx, conversation_id=1, definition=child, input={}, owner=context.id, running=True)
             context.complete(tx, None)
@@ -228,7 +229,7 @@ async def test_spec_6_7_who_waits_for_a_held_task_wakes_only_after_its_last_comm
 
 
 async def test_spec_6_7_a_held_failure_aborts_the_owned_work(opened: Open) -> None:
-    async def parent(context: TaskContext) -> None:
+    async def parent(context: TaskHandle) -> None:
         async with context.commit() as tx:
             new_task(tx, conversation_id=1, definition=child, input={}, owner=context.id, running=True)
             context.fail(tx, "no good")
@@ -318,7 +319,7 @@ class Family:
         self.child = define("t.child", one=self._child)
         self.parent = define("t.parent", one=self._one, two=finish)
 
-    async def _child(self, context: TaskContext) -> None:
+    async def _child(self, context: TaskHandle) -> None:
         fate = self.fates[self.children.index(context.id)]
         if fate == "hangs":
             await self.gate.wait()
@@ -328,7 +329,7 @@ class Family:
             else:
                 context.complete(tx, None)
 
-    async def _one(self, context: TaskContext) -> None:
+    async def _one(self, context: TaskHandle) -> None:
         async with context.commit() as tx:
             for _ in self.fates:
                 made = new_task(tx, conversation_id=1, definition=self.child, input={}, owner=context.id, running=True)
@@ -372,24 +373,24 @@ async def test_spec_6_6_fail_fast_counts_an_outcome_that_is_held(opened: Open) -
     order: list[str] = []
     slow = asyncio.Event()
 
-    async def deep_abort(context: TaskContext) -> None:
+    async def deep_abort(context: TaskHandle) -> None:
         await slow.wait()
         order.append("deep")
         async with context.commit() as tx:
             context.end_aborted(tx)
 
-    async def sibling_abort(context: TaskContext) -> None:
+    async def sibling_abort(context: TaskHandle) -> None:
         order.append("sibling")
         slow.set()
         async with context.commit() as tx:
             context.end_aborted(tx)
 
-    async def failing(context: TaskContext) -> None:
+    async def failing(context: TaskHandle) -> None:
         async with context.commit() as tx:
             new_task(tx, conversation_id=1, definition=deep, input={}, owner=context.id, running=True)
             context.fail(tx, "no good")
 
-    async def parent(context: TaskContext) -> None:
+    async def parent(context: TaskHandle) -> None:
         async with context.commit() as tx:
             made = [
                 new_task(tx, conversation_id=1, definition=kind, input={}, owner=context.id, running=True)["id"]
@@ -410,7 +411,7 @@ async def test_spec_6_6_fail_fast_counts_an_outcome_that_is_held(opened: Open) -
 async def test_spec_6_6_fail_fast_also_sees_what_failed_before_the_wait(opened: Open) -> None:
     family = Family(["fails", "hangs"], "failFast")
 
-    async def late(context: TaskContext) -> None:
+    async def late(context: TaskHandle) -> None:
         async with context.commit() as tx:
             for _ in family.fates:
                 made = new_task(
@@ -419,9 +420,9 @@ async def test_spec_6_6_fail_fast_also_sees_what_failed_before_the_wait(opened: 
                 family.children.append(made["id"])
             context.advance(tx, {"phase": "wait"})
 
-    async def wait(context: TaskContext) -> None:
-        await context.kernel.session.storage.task(family.children[0])
-        while context.kernel.session.tasks.get(family.children[0]) is not None:
+    async def wait(context: TaskHandle) -> None:
+        await context.session.storage.task(family.children[0])
+        while context.session.tasks.get(family.children[0]) is not None:
             await asyncio.sleep(0)
         async with context.commit() as tx:
             context.wait(tx, {"phase": "two"}, family.children, "failFast")
@@ -437,7 +438,7 @@ async def test_spec_6_6_fail_fast_also_sees_what_failed_before_the_wait(opened: 
 async def test_spec_6_6_waiting_on_nothing_that_lives_goes_on_at_once(opened: Open, on: str) -> None:
     ended: list[int] = []
 
-    async def one(context: TaskContext) -> None:
+    async def one(context: TaskHandle) -> None:
         async with context.commit() as tx:
             context.wait(tx, {"phase": "two"}, {"nothing": [], "unknown": [987654], "ended": list(ended)}[on])
 
@@ -454,7 +455,7 @@ async def test_spec_6_6_waits_that_are_refused(opened: Open, on: str) -> None:
     gate = asyncio.Event()
     ids: dict[str, int] = {}
 
-    async def one(context: TaskContext) -> None:
+    async def one(context: TaskHandle) -> None:
         async with context.commit() as tx:
             wanted = {"itself": context.id, "its owner": ids["owner"], "another's, failFast": ids["other"]}[on]
             policy: Any = "failFast" if "failFast" in on else "allSettled"
@@ -474,7 +475,7 @@ async def test_spec_6_6_all_settled_may_wait_for_what_it_does_not_own(opened: Op
     gate = asyncio.Event()
     ids: list[int] = []
 
-    async def one(context: TaskContext) -> None:
+    async def one(context: TaskHandle) -> None:
         async with context.commit() as tx:
             context.wait(tx, {"phase": "two"}, ids)
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from durable_tui.agent.extension import Extension
-from durable_tui.engine.task import TaskContext, TaskDefinition, new_task
+from durable_tui.engine.task import TaskDefinition, new_task
+from durable_tui.engine.task_handle import TaskHandle
 from tests.tools.scenario import Rig
 
 
@@ -18,7 +18,7 @@ def define(name: str, *, version: int = 1, first: str = "one", **phases: Any) ->
 
 
 def install(rig: Rig, *definitions: TaskDefinition, name: str = "tasks") -> None:
-    rig.harness._kernel.registry.install(Extension(name, tasks=definitions))
+    rig.install(*definitions, name=name)
 
 
 async def start(
@@ -48,15 +48,15 @@ async def record_of(rig: Rig, task_id: int) -> Any:
     return await rig.storage.task(task_id)
 
 
-async def finish(context: TaskContext) -> None:
+async def finish(context: TaskHandle) -> None:
     async with context.commit() as tx:
         context.complete(tx, None)
 
 
-def gated(gate: Callable[[], asyncio.Event], then: Callable[[TaskContext, Any], None] | None = None) -> Any:
+def gated(gate: Callable[[], asyncio.Event], then: Callable[[TaskHandle, Any], None] | None = None) -> Any:
     """A phase that waits for an event, then completes, or does `then`."""
 
-    async def phase(context: TaskContext) -> None:
+    async def phase(context: TaskHandle) -> None:
         await gate().wait()
         async with context.commit() as tx:
             if then is None:

@@ -21,15 +21,11 @@ from unittest import mock
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from durable_tui.agent import cleanup, inbox, tool_task
-from durable_tui.agent import model_context as context
-from durable_tui.agent.generation import attempt
-from durable_tui.agent.generation import partial_answer as partial
-from durable_tui.agent.generation import phases as generation
-from durable_tui.agent.generation import tool_round as rounds
-from durable_tui.engine import recovery, scheduler
-from durable_tui.engine import task as tasks
-from durable_tui.engine import task_rules as settle
+from durable_tui.agent import inbox, model_context, tool_task
+from durable_tui.agent.generation import attempt, partial_answer, phases, tool_round
+from durable_tui.engine import task, task_rules
+from durable_tui.engine.recovery import RecoveryReport
+from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.harness import conversation
 from durable_tui.models.provider import ModelError
 from durable_tui.session import documents
@@ -38,7 +34,19 @@ from tests.scenarios import test_prefixes as prefixes
 
 Mutation = Callable[[], "contextlib.AbstractContextManager[Any]"]
 LIMIT = 45.0  # seconds for one mutation; unchanged the check takes a few
-CHECKED = ("plain", "streaming", "parallel", "sequential", "queue", "retry", "abort", "deferred", "terminate", "owned")
+CHECKED = (
+    "plain",
+    "streaming",
+    "parallel",
+    "sequential",
+    "queue",
+    "retry",
+    "abort",
+    "deferred",
+    "terminate",
+    "owned",
+    "limited",
+)
 
 
 @contextlib.contextmanager
@@ -51,13 +59,13 @@ def _all(*patches: Any) -> Iterator[None]:
 
 def intent_after_effect() -> Any:
     """The intent is not stored before the tool runs."""
-    advance = tasks.TaskContext.advance
+    advance = TaskHandle.advance
 
     def late(self: Any, tx: Any, checkpoint: Any) -> None:
         if checkpoint.get("phase") != "execute":
             advance(self, tx, checkpoint)
 
-    return mock.patch.object(tasks.TaskContext, "advance", late)
+    return mock.patch.object(TaskHandle, "advance", late)
 
 
 def unsafe_runs_again() -> Any:
@@ -66,7 +74,7 @@ def unsafe_runs_again() -> Any:
     async def always(*_: Any) -> bool:
         return True
 
-    return mock.patch.object(tool_task, "rerun_allowed", always)
+    return mock.patch.object(tool_task, "is_rerun_allowed", always)
 
 
 def no_synthetic_results() -> Any:
@@ -75,12 +83,12 @@ def no_synthetic_results() -> Any:
     def bare(self: Any) -> list[Any]:
         return [self.message, *(self.results[c["id"]] for c in self.calls if c["id"] in self.results)]
 
-    return mock.patch.object(context._Unit, "messages", bare)
+    return mock.patch.object(model_context._Unit, "messages", bare)
 
 
 def aborted_answers_are_sent() -> Any:
     """What ended as an error or aborted goes back to the model."""
-    return mock.patch.object(context, "LEFT_OUT", frozenset())
+    return mock.patch.object(model_context, "LEFT_OUT", frozenset())
 
 
 def results_in_order_of_arrival() -> Any:
@@ -89,25 +97,22 @@ def results_in_order_of_arrival() -> Any:
     def arrival(self: Any) -> list[Any]:
         return [self.message, *self.results.values()]
 
-    return mock.patch.object(context._Unit, "messages", arrival)
+    return mock.patch.object(model_context._Unit, "messages", arrival)
 
 
 def partial_is_lost() -> Any:
     """A partial left by a dead attempt stays in pi.live and never becomes an entry."""
-    nothing = mock.AsyncMock(return_value=None)
-    return _all(
-        mock.patch.object(cleanup, "close_partial", nothing), mock.patch.object(generation, "close_partial", nothing)
-    )
+    return mock.patch.object(phases, "close_partial", mock.AsyncMock(return_value=None))
 
 
 def inputs_stay_placed() -> Any:
     """The end of a run does not settle its inputs."""
 
-    def only_live(scene: Any, **_: Any) -> None:
+    def only_live(draft: Any, **_: Any) -> None:
         for key in ("run", "generation", "tools"):
-            scene.live.pop(key, None)
+            draft.live.pop(key, None)
 
-    modules = (attempt, rounds, generation, cleanup)
+    modules = (attempt, tool_round, phases)
     return _all(*(mock.patch.object(module, "settle_inputs", only_live) for module in modules))
 
 
@@ -115,29 +120,29 @@ def queue_loses_an_item() -> Any:
     """An item leaves the inbox without being placed."""
     apply = inbox.apply_boundary
 
-    def losing(scene: Any, at: str) -> Any:
-        if scene.items and not scene.items[0].get("parked"):
-            del scene.items[0]
-        return apply(scene, at)
+    def losing(draft: Any, at: Any, **more: Any) -> Any:
+        if draft.items and not draft.items[0].get("parked"):
+            del draft.items[0]
+        return apply(draft, at, **more)
 
-    return _all(*(mock.patch.object(module, "apply_boundary", losing) for module in (inbox, attempt, rounds)))
+    return _all(*(mock.patch.object(module, "apply_boundary", losing) for module in (inbox, attempt, tool_round)))
 
 
 def answers_are_asked_for_anew() -> Any:
     """The handle of an answer made in the background is not stored: a restarted run has to ask for another one."""
 
-    async def polling(context: Any, deferred: Any) -> None:
-        task = await attempt.load_attempt(context)
+    async def polling(agent: Any, cancel: Any, handle: Any, deferred: Any) -> None:
+        made = await attempt.load_attempt(agent, handle)
         reply: Any = deferred
         while not isinstance(reply, dict):
             listening = attempt.listen(
-                context.kernel.models.poll(task.request, dict(deferred.handle)), partial.Partial(task.model, 0)
+                agent.models.poll(made.request, dict(deferred.handle)), partial_answer.Partial(made.model, 0)
             )
             with contextlib.suppress(ModelError):
                 reply = await listening
-        await attempt.answered(context, task, reply, task.call_ids)
+        await attempt.commit_answer(agent, handle, made, reply, made.call_ids)
 
-    return mock.patch.object(generation, "start_polling", polling)
+    return mock.patch.object(phases, "start_polling", polling)
 
 
 def request_ids_are_forgotten() -> Any:
@@ -155,9 +160,18 @@ def no_verdicts() -> Any:
     async def silent(*_: Any, **__: Any) -> None:
         return None
 
-    return _all(
-        *(mock.patch.object(module, "note_verdict", silent) for module in (recovery, settle, scheduler, tool_task))
-    )
+    return mock.patch.object(RecoveryReport, "note", silent)
+
+
+def limits_fail_open() -> Any:
+    """A run whose context is not in memory has no limit."""
+
+    async def forgetful(agent: Any, draft: Any) -> Any:
+        known = draft.conversation_id in agent.contexts._newest
+        return await over_limit(agent, draft) if known else None
+
+    over_limit = tool_round.over_limit
+    return _all(*(mock.patch.object(module, "over_limit", forgetful) for module in (tool_round, attempt)))
 
 
 def waiters_are_not_woken() -> Any:
@@ -166,12 +180,12 @@ def waiters_are_not_woken() -> Any:
     async def never(*_: Any) -> bool:
         return False
 
-    return mock.patch.object(settle, "_wake", never)
+    return mock.patch.object(task_rules.TaskRules, "wake", never)
 
 
 def outcomes_are_not_held() -> Any:
     """A task ends although work that it owns is alive."""
-    return mock.patch.object(settle, "children_of", lambda *_: {})
+    return mock.patch.object(task_rules, "children_of", lambda *_: {})
 
 
 def documents_lose_ops() -> Any:
@@ -187,17 +201,17 @@ def documents_lose_ops() -> Any:
 
 def result_and_slot_are_two_commits() -> Any:
     """The result entry of a tool is stored before its outcome."""
-    commit = tasks.TaskContext.complete
+    commit = TaskHandle.complete
 
     def later(self: Any, tx: Any, result: Any) -> None:
         if "entryId" not in result or self.checkpoint.get("phase") != "execute":
             commit(self, tx, result)
             return
         tx.put_task(
-            tasks.changed(self.record, state={"status": "running", "checkpoint": {**self.checkpoint, "done": True}})
+            task.changed(self.record, state={"status": "running", "checkpoint": {**self.checkpoint, "done": True}})
         )
 
-    return mock.patch.object(tasks.TaskContext, "complete", later)
+    return mock.patch.object(TaskHandle, "complete", later)
 
 
 def commits_reuse_a_seq() -> Any:
@@ -211,7 +225,7 @@ MUTATIONS: list[Mutation] = [
     partial_is_lost, inputs_stay_placed, queue_loses_an_item, answers_are_asked_for_anew, request_ids_are_forgotten,
     no_verdicts,
     waiters_are_not_woken, outcomes_are_not_held, documents_lose_ops, result_and_slot_are_two_commits,
-    commits_reuse_a_seq,
+    commits_reuse_a_seq, limits_fail_open,
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from durable_tui.agent.extension import Extension, Registry
 from durable_tui.agent.settings import Settings
+from durable_tui.engine.task import TaskDefinition
 from durable_tui.environment.base import Environment, EnvironmentScope
 from durable_tui.harness.conversation import Conversation
 from durable_tui.harness.harness import Harness
@@ -119,6 +121,16 @@ class Rig:
                 raise AssertionError("no store")
             return await self.open(self.storage)
         return await self.open()
+
+    def built_in(self, kind: str, **changes: Any) -> TaskDefinition:
+        """The built-in kind of task of this opening, with some of its parts replaced."""
+        definition = self.harness._engine.definitions.get(kind)
+        assert definition is not None
+        return dataclasses.replace(definition, **changes)
+
+    def install(self, *definitions: TaskDefinition, name: str = "tasks") -> None:
+        """Install kinds of task now, as an extension of that name."""
+        self.harness._agent.toolbox.registry.install(Extension(name, tasks=definitions))
 
     async def crash(self) -> Rig:
         """`kill()` and `reopen()`."""

@@ -1,31 +1,34 @@
-"""One attempt at an answer: what `request` and `poll` ask with, and what follows from what comes (spec 9)."""
+"""One attempt at an answer: what `request` and `poll` ask with, how they listen, and what they commit (spec 9)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from durable_tui.agent.documents import PROVIDER
 from durable_tui.agent.extension import Extension
 from durable_tui.agent.generation.partial_answer import Partial, ended_partial
-from durable_tui.agent.generation.tool_round import commit_calls, hand_over, over_limit
-from durable_tui.agent.inbox import apply_boundary, load_scene, settle_inputs, start_run
-from durable_tui.agent.model_context import LEFT_OUT, load_context, unique_call_ids
-from durable_tui.agent.usage import record_usage
-from durable_tui.delta import JsonError, freeze
-from durable_tui.engine.commit_with_retry import patiently
-from durable_tui.engine.task import InvocationEnded, TaskContext
+from durable_tui.agent.generation.run_limits import over_limit
+from durable_tui.agent.generation.tool_round import commit_calls
+from durable_tui.agent.inbox import apply_boundary, settle_inputs, start_run
+from durable_tui.agent.model_context import LEFT_OUT, unique_call_ids
+from durable_tui.agent.settings import Settings
+from durable_tui.agent.shapes import AttemptCheckpoint, Compacted, Poll, Request, Retry
+from durable_tui.agent.usage import append_answer
+from durable_tui.delta import JsonError, JsonObject, freeze
+from durable_tui.engine.gates import time_gate
+from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
+from durable_tui.models.messages import AssistantMessage
 from durable_tui.models.provider import TOO_LONG, Deferred, Finished, Model, ModelError, ModelRequest, StreamEvent
 from durable_tui.session import Transaction
 
 if TYPE_CHECKING:
-    from durable_tui.agent.settings import Settings
-    from durable_tui.engine.kernel import Kernel
-
+    from durable_tui.agent.agent import Agent
 
 HOPELESS = 1.25  # times the window: estimates may be off, and a server knows better
+RETRY_GATE = "retry"
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,26 +46,26 @@ class Attempt:
     tokens: int
 
 
-async def load_attempt(context: TaskContext) -> Attempt:
+async def load_attempt(agent: Agent, task: TaskHandle) -> Attempt:
     """The attempt of a `request` or `poll` checkpoint. Raises ModelError when there is no such model any more."""
-    kernel, checkpoint = context.kernel, context.checkpoint
-    cache = await load_context(kernel, context.conversation_id, cutoff=checkpoint["cutoff"])
-    offered = dict(cache.tools)
-    model = kernel.models.resolve(f"{checkpoint['model']['provider']}/{checkpoint['model']['modelId']}")
-    extensions, _ = await kernel.selection(context.conversation_id)
-    provider = await kernel.session.value(PROVIDER, context.conversation_id)
+    checkpoint: Request | Poll = task.checkpoint
+    context = await agent.contexts.load(task.conversation_id, cutoff=checkpoint["cutoff"])
+    offered = dict(context.tools)
+    model = agent.models.resolve(f"{checkpoint['model']['provider']}/{checkpoint['model']['modelId']}")
+    extensions, _ = await agent.toolbox.selection(task.conversation_id)
+    provider = await agent.session.value(PROVIDER, task.conversation_id)
     session_id = provider.get("sessionId", "")
     request = ModelRequest(
         model=model,
-        system=cache.system(),
-        messages=cache.messages(),
-        tools=list(cache.tools.values()),
+        system=context.system(),
+        messages=context.messages(),
+        tools=list(context.tools.values()),
         thinking_level=checkpoint["thinkingLevel"],
         session_id=session_id,
         options=dict(checkpoint["streamOptions"]),
-        key=_key(session_id, context.id, checkpoint),
+        key=_key(session_id, task.id, checkpoint),
     )
-    return Attempt(model, extensions, request, offered, cache.call_ids, cache.tokens())
+    return Attempt(model, extensions, request, offered, context.call_ids, context.tokens())
 
 
 def check_size(attempt: Attempt) -> None:
@@ -73,12 +76,15 @@ def check_size(attempt: Attempt) -> None:
         raise ModelError(f"{text}; {TOO_LONG}", "overflow")
 
 
-def _key(session_id: str, task_id: int, checkpoint: Any) -> str:
+def _key(session_id: str, task_id: int, checkpoint: Request | Poll) -> str:
     """Names the attempt to its provider: a resend after a crash is the same attempt, a retry is another one."""
     if not session_id:
         return ""
     compacted = "-compacted" if checkpoint.get("compacted") else ""  # the same attempt with another request
     return f"{session_id}-{task_id}-{checkpoint['attempt']}{compacted}"
+
+
+# -- listening -------------------------------------------------------------------------------------------------------
 
 
 async def listen(
@@ -87,7 +93,7 @@ async def listen(
     changed: Callable[[], None] | None = None,
     *,
     polled: bool = False,
-) -> dict[str, Any] | Deferred:
+) -> AssistantMessage | Deferred:
     """Take a stream in up to its terminal event: the message, or where to ask for it. Raises ModelError without one.
 
     `polled` says that the stream is a question for a deferred answer: that it broke off says nothing about the answer.
@@ -95,7 +101,7 @@ async def listen(
     try:
         async for event in stream:
             if isinstance(event, Finished):
-                return _finished(dict(event.message))
+                return _finished(event.message)
             if isinstance(event, Deferred):
                 return Deferred(freeze(event.handle), max(0.0, float(event.after)))
             partial.apply(event)
@@ -113,28 +119,33 @@ async def listen(
     raise ModelError("the answer broke off before its end", "truncated", polled=polled)
 
 
-def _finished(message: dict[str, Any]) -> dict[str, Any]:
+def _finished(message: AssistantMessage) -> AssistantMessage:
     if message["stopReason"] in LEFT_OUT:
         text = message.get("errorMessage") or f"the provider ended the answer with {message['stopReason']}"
-        raise ModelError(str(text), "refused", usage=message.get("usage"))
+        raise ModelError(str(text), "refused", usage=cast("dict[str, Any] | None", message.get("usage")))
     return message
 
 
-async def answered(context: TaskContext, attempt: Attempt, message: dict[str, Any], earlier: Set[str]) -> None:
+# -- committing what came --------------------------------------------------------------------------------------------
+
+
+async def commit_answer(
+    agent: Agent, task: TaskHandle, attempt: Attempt, message: AssistantMessage, earlier: Set[str]
+) -> None:
     """Commit an answer: with its tools when it calls some, else as the end of the run. `earlier` are known call ids."""
-    kernel, extensions = context.kernel, attempt.extensions
-    message = unique_call_ids(message, earlier)
-    message = dict(await kernel.run_hooks(extensions, "afterResponse", message, _is_answer))
+    toolbox, extensions = agent.toolbox, attempt.extensions
+    message = cast(AssistantMessage, unique_call_ids(cast("dict[str, Any]", message), earlier))
+    message = cast(AssistantMessage, dict(await toolbox.run_hooks(extensions, "afterResponse", message, _is_answer)))
     if any(block["type"] == "toolCall" for block in message["content"]):
-        await patiently(context, lambda tx: commit_calls(context, tx, message, attempt.offered))
+        await task.commit_with_retry(lambda tx: commit_calls(agent, task, tx, message, attempt.offered))
         return
-    asked = {"message": message, "continue": None}
-    continuation = await kernel.run_hooks(extensions, "onYield", asked, lambda answer: isinstance(answer, dict | str))
-    wanted = continuation.get("continue") if isinstance(continuation, dict) else continuation
-    await patiently(context, lambda tx: _commit_answer(context, tx, message, wanted))
+    asked: Any = {"message": message, "continue": None}
+    told = await toolbox.run_hooks(extensions, "onYield", asked, lambda answer: isinstance(answer, dict | str))
+    go_on: str | None = told.get("continue") if isinstance(told, dict) else told
+    await task.commit_with_retry(lambda tx: _commit_last_answer(agent, task, tx, message, go_on))
 
 
-def _is_answer(message: Any) -> bool:
+def _is_answer(message: object) -> bool:
     """Whether a hook gave an assistant message that can be stored and read again."""
     try:
         clean = freeze(message)
@@ -144,30 +155,31 @@ def _is_answer(message: Any) -> bool:
         return False
 
 
-async def _commit_answer(context: TaskContext, tx: Transaction, message: Any, continuation: str | None) -> None:
-    kernel, conversation_id = context.kernel, context.conversation_id
-    scene = await load_scene(kernel, tx, conversation_id)
-    entry = tx.append(conversation_id, "pi.assistant", model=[message], by_task=context.id)
-    await record_usage(tx, conversation_id, "models", f"{message['provider']}/{message['model']}", message.get("usage"))
-    inputs = list(scene.live["run"]["inputs"])
-    boundary = apply_boundary(scene, "final")
-    if continuation and not boundary.users and not boundary.reset and not await over_limit(context, scene):
-        text = {"role": "user", "content": continuation, "timestamp": kernel.session.now()}
-        tx.append(conversation_id, "pi.user", model=[text], data={"source": "onYield"}, by_task=context.id)
-        hand_over(scene, inputs)
+async def _commit_last_answer(
+    agent: Agent, task: TaskHandle, tx: Transaction, message: AssistantMessage, continuation: str | None
+) -> None:
+    draft = await agent.conversations.load(tx, task.conversation_id)
+    entry = await append_answer(tx, task.conversation_id, message, task.id)
+    inputs = list(draft.live["run"]["inputs"])
+    boundary = apply_boundary(draft, "final")
+    if continuation and not boundary.users and not boundary.reset and not await over_limit(agent, draft):
+        text = {"role": "user", "content": continuation, "timestamp": agent.session.now()}
+        tx.append(task.conversation_id, "pi.user", model=[text], data={"source": "onYield"}, by_task=task.id)
+        start_run(draft, inputs)
     else:
-        settle_inputs(scene, answer=entry["id"])
+        settle_inputs(draft, answer=entry["id"])
         if boundary.users:
-            start_run(scene, boundary.users)
-    context.complete(tx, {"entryId": entry["id"]})
+            start_run(draft, boundary.users)
+    task.complete(tx, {"entryId": entry["id"]})
 
 
-async def failed(
-    context: TaskContext, partial: Partial, model: Model, error: ModelError, *, final: bool = False
+async def commit_failure(
+    agent: Agent, task: TaskHandle, partial: Partial, error: ModelError, *, final: bool = False
 ) -> None:
     """A failed attempt becomes an entry; unless `final` it is tried again later, else the run ends `model_error`."""
-    kernel, settings = context.kernel, context.kernel.settings
-    attempt = context.checkpoint["attempt"]
+    settings = agent.settings
+    checkpoint: AttemptCheckpoint = task.checkpoint
+    attempt = checkpoint["attempt"]
     retry = error.retryable and attempt <= settings.max_retries and not final
     delay = backoff(settings, attempt)
     text = str(error)
@@ -176,42 +188,42 @@ async def failed(
         if delay > settings.retry_after_cap:
             retry = False
             text = f"{text} (the server asks to wait {round(delay)} s, longer than {round(settings.retry_after_cap)} s)"
-    message = freeze(ended_partial(partial.message(), "error", text, error.usage))
-    until = kernel.session.now() + round(delay * 1000)
+    message: AssistantMessage = freeze(ended_partial(partial.message(), "error", text, cast(Any, error.usage)))
+    now = agent.session.now()
+    until = now + round(delay * 1000)
 
     async def commit(tx: Transaction) -> None:
-        scene = await load_scene(kernel, tx, context.conversation_id)
-        tx.append(context.conversation_id, "pi.assistant", model=[message], by_task=context.id)
-        await record_usage(tx, context.conversation_id, "models", model.name, message["usage"])
+        draft = await agent.conversations.load(tx, task.conversation_id)
+        await append_answer(tx, task.conversation_id, message, task.id)
         if retry:
-            scene.live["generation"] = {"attempt": attempt, "retry": {"at": until, "error": text}}
-            context.advance(tx, {**kept(context.checkpoint), "phase": "retry", "attempt": attempt, "until": until})
+            draft.live["generation"] = {"attempt": attempt, "retry": {"at": until, "error": text}}
+            waiting: Retry = {**kept(checkpoint), "phase": "retry", "attempt": attempt, "until": until, "since": now}
+            task.advance(tx, cast(JsonObject, waiting), gate=time_gate(RETRY_GATE, until, now))
         else:
-            settle_inputs(scene, reason="model_error", detail=text)
-            context.fail(tx, text, detail={"kind": error.kind})
+            settle_inputs(draft, reason="model_error", detail=text)
+            task.fail(tx, text, detail={"kind": error.kind})
 
-    await patiently(context, commit)
+    await task.commit_with_retry(commit)
 
 
-async def end_run(context: TaskContext, reason: str, detail: str) -> None:
+async def end_run(agent: Agent, task: TaskHandle, reason: str, detail: str) -> None:
     """End the run without any response: its inputs settle unanswered."""
-    async with context.commit() as tx:
-        scene = await load_scene(context.kernel, tx, context.conversation_id)
-        settle_inputs(scene, reason=reason, detail=detail)
-        context.fail(tx, detail)
+    async with task.commit() as tx:
+        draft = await agent.conversations.load(tx, task.conversation_id)
+        settle_inputs(draft, reason=reason, detail=detail)
+        task.fail(tx, detail)
 
 
-def kept(checkpoint: Any) -> dict[str, Any]:
+def kept(checkpoint: AttemptCheckpoint) -> Compacted:
     """What every phase of a generation keeps of the phase before."""
-    return {key: checkpoint[key] for key in ("compacted", "overflow") if key in checkpoint}
+    kept: Compacted = {}
+    if "compacted" in checkpoint:
+        kept["compacted"] = checkpoint["compacted"]
+    if "overflow" in checkpoint:
+        kept["overflow"] = checkpoint["overflow"]
+    return kept
 
 
 def backoff(settings: Settings, failures: int) -> float:
     """The wait in seconds after so many failures in a row."""
     return min(settings.base_delay * 2.0 ** (failures - 1), settings.max_delay)
-
-
-async def wait_until(kernel: Kernel, at: int) -> None:
-    """Wait until a stored time; also a restarted process waits for just that."""
-    while (left := at - kernel.session.now()) > 0:  # noqa: ASYNC110 - the stored time counts
-        await asyncio.sleep(min(left / 1000, 30.0))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal, cast
 
-from durable_tui.models.messages import empty_usage
+from durable_tui.agent.documents import LIVE
+from durable_tui.agent.inbox import ConversationDraft
+from durable_tui.agent.usage import append_answer
+from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
+from durable_tui.models.messages import AnswerBlock, AssistantMessage, PartialMessage, Usage, empty_usage
 from durable_tui.models.provider import BlockDelta, BlockStart, Model
 from durable_tui.models.usage import estimate_tokens, estimated_usage
-from durable_tui.session import SessionError
-from durable_tui.storage.errors import StorageError
 
 
 class Partial:
@@ -39,9 +39,9 @@ class Partial:
             self._texts[event.index].append(event.text)
         self.empty = False
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> PartialMessage:
         """The partial message as it stands, shaped like an assistant message without usage and stop reason."""
-        content: list[dict[str, Any]] = []
+        content: list[AnswerBlock] = []
         for block, texts in zip(self._blocks, self._texts, strict=True):
             if len(texts) > 1:
                 texts[:] = ["".join(texts)]
@@ -51,21 +51,25 @@ class Partial:
                 copy["text"] = copy.get("text", "") + text
             elif copy["type"] == "thinking":
                 copy["thinking"] = copy.get("thinking", "") + text
-            content.append(copy)
-        return {**self._head, "content": content}
+            content.append(cast(AnswerBlock, copy))
+        return cast(PartialMessage, {**self._head, "content": content})
 
 
-def ended_partial(partial: Any, stop_reason: str, error: str | None = None, usage: Any = None) -> dict[str, Any]:
+def ended_partial(
+    partial: PartialMessage,
+    stop_reason: Literal["aborted", "error"],
+    error: str | None = None,
+    usage: Usage | None = None,
+) -> AssistantMessage:
     """What an unfinished answer becomes: its text stays visible, its unfinished tool calls go; nothing of it runs.
 
     Without a `usage` the tokens that came are estimated; what they and the prompt cost is not known.
     """
-    content = [
-        dict(block)
-        for block in partial["content"]
-        if block["type"] != "toolCall" and (block.get("text") or block.get("thinking"))
-    ]
-    message = {**partial, "content": content, "usage": usage or empty_usage(), "stopReason": stop_reason}
+    content = [dict(block) for block in partial["content"] if _has_text(block)]
+    message = cast(
+        AssistantMessage,
+        {**partial, "content": content, "usage": usage or empty_usage(), "stopReason": stop_reason},
+    )
     if not usage and partial["content"]:
         message["usage"] = estimated_usage(0, estimate_tokens([dict(block) for block in partial["content"]]))
         message["providerExtra"] = {"usageEstimated": True}
@@ -74,65 +78,40 @@ def ended_partial(partial: Any, stop_reason: str, error: str | None = None, usag
     return message
 
 
-class Throttle:
-    """Runs a commit at most every `interval` seconds while something changes, one at a time (spec 9, 10).
+def _has_text(block: AnswerBlock) -> bool:
+    return block["type"] != "toolCall" and bool(block.get("text") or block.get("thinking"))
 
-    The first one comes `first` seconds after the first change, so that a person sees it begin; `pace` may ask for a
-    longer wait between. Storage trouble is not raised here: the outcome's own commit meets it again.
-    """
 
-    def __init__(
-        self,
-        interval: float,
-        commit: Callable[[], Awaitable[None]],
-        pace: Callable[[], float] | None = None,
-        first: float | None = None,
-    ) -> None:
-        self._interval = interval
-        self._first = interval if first is None else min(first, interval)
-        self._commit = commit
-        self._pace = pace
-        self._dirty = False
-        self._stopped = False
-        self._next = 0.0
-        self._committing = False
-        self._task: asyncio.Task[None] | None = None
+async def commit_partial(task: TaskHandle, partial: Partial) -> None:
+    """Store what has come so far in `pi.live`, by the smallest change."""
+    try:
+        async with task.commit(flush=False) as tx:
+            live = await tx.document(LIVE, task.conversation_id)
+            generation = live.value.get("generation")
+            if generation is None:
+                return
+            message = partial.message()
+            if "message" not in generation:
+                generation["message"] = message
+                return
+            stored = cast("list[dict[str, Any]]", generation["message"]["content"])
+            for index, block in enumerate(message["content"]):
+                if index >= len(stored):
+                    stored.append(cast("dict[str, Any]", block))
+                    continue
+                for key, value in block.items():
+                    if stored[index].get(key) != value:
+                        stored[index][key] = value
+    except InvocationEnded:
+        return
 
-    def touch(self) -> None:
-        """Something changed; commit it in time."""
-        self._dirty = True
-        if self._task is None and not self._stopped:
-            self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._dirty and not self._stopped:
-                if not self._next:
-                    self._next = loop.time() + self._first
-                delay = self._next - loop.time()
-                if delay > 0:
-                    await asyncio.sleep(delay)
-                self._dirty = False
-                self._committing = True
-                wait = max(self._interval, self._pace() if self._pace is not None else 0.0)
-                try:
-                    await self._commit()
-                except (StorageError, SessionError):
-                    pass  # the outcome's own commit meets the same trouble and reports it
-                finally:
-                    self._committing = False
-                self._next = loop.time() + wait
-        finally:
-            self._task = None
-
-    async def stop(self) -> None:
-        """Commit nothing more; a commit in flight is awaited."""
-        self._stopped = True
-        task = self._task
-        if task is None:
-            return
-        if not self._committing:
-            task.cancel()
-        while not task.done():
-            await asyncio.wait([task])
+async def close_partial(draft: ConversationDraft, task_id: int) -> int | None:
+    """Turn a stored partial answer into an aborted assistant entry; None when there is none (spec 9)."""
+    generation = draft.live.get("generation")
+    if generation is None or "message" not in generation:
+        return None
+    message = ended_partial(generation["message"], "aborted")
+    entry = await append_answer(draft.tx, draft.conversation_id, message, task_id)
+    del generation["message"]
+    return entry["id"]

@@ -3,201 +3,251 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
-from durable_tui.agent.cleanup import close_partial
+from durable_tui.agent.calls import find_call
 from durable_tui.agent.documents import AGENT, LIVE
 from durable_tui.agent.generation.attempt import (
-    answered,
+    RETRY_GATE,
     check_size,
+    commit_answer,
+    commit_failure,
     end_run,
-    failed,
     kept,
     listen,
     load_attempt,
-    wait_until,
 )
 from durable_tui.agent.generation.background_answer import poll, start_polling
-from durable_tui.agent.generation.partial_answer import Partial, Throttle, ended_partial
-from durable_tui.agent.generation.provider_cancel import ABORT_WAITS
+from durable_tui.agent.generation.partial_answer import Partial, close_partial, commit_partial, ended_partial
+from durable_tui.agent.generation.provider_cancel import ABORT_WAITS, NAME, ProviderCancel
 from durable_tui.agent.generation.tool_round import tools_phase
-from durable_tui.agent.inbox import load_scene, settle_inputs
-from durable_tui.agent.model_context import call_ids, load_context
+from durable_tui.agent.inbox import settle_inputs
+from durable_tui.agent.model_context import call_ids
 from durable_tui.agent.prompt import plan, render_sections, tool_descriptions
-from durable_tui.agent.tool_task import append_result, error_result
-from durable_tui.engine.task import InvocationEnded, TaskContext, TaskDefinition, changed
+from durable_tui.agent.shapes import GenerationCheckpoint, Poll, Prepare, Request, Retry, ToolRound
+from durable_tui.agent.throttle import Throttle
+from durable_tui.agent.tool_result import append_result, error_result
+from durable_tui.delta import JsonObject
+from durable_tui.engine.gates import again
+from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, checkpoint_of, phase_of
+from durable_tui.engine.task_handle import TaskHandle
+from durable_tui.models.messages import AssistantMessage
 from durable_tui.models.provider import Deferred, Model, ModelError
+from durable_tui.session import Transaction
+from durable_tui.storage.records import TaskRecord
 
 if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
+    from durable_tui.agent.agent import Agent
 
 FIRST_SIGHT = 0.02  # seconds from the first word of an answer to its first commit
+RESTARTED = Decision("restarted", "15")
+RESENT = Decision("resent", "15")
+RESUMED = Decision("resumed", "15")
+
+
+def generation_kind(agent: Agent, cancel: ProviderCancel) -> TaskDefinition:
+    """The kind of task that makes one answer."""
+    return TaskDefinition(
+        name=NAME,
+        phases={
+            "prepare": partial(prepare, agent),
+            "request": partial(request, agent, cancel),
+            "tools": partial(tools_phase, agent),
+            "retry": partial(retry, agent),
+            "poll": partial(poll, agent, cancel),
+        },
+        initial=lambda _: {"phase": "prepare", "attempt": 1},
+        abort=partial(abort, agent, cancel),
+        abandon=partial(abandon, agent),
+        verdict=verdict,
+        doing=doing,
+        elsewhere=elsewhere,
+    )
+
+
+def begin_generation(agent: Agent, tx: Transaction, conversation_id: int) -> int:
+    """Create the task that answers a conversation, reserved when the scheduler may start it; returns its id."""
+    definition = agent.engine.definitions.get(NAME)
+    if definition is None:
+        raise LookupError(f"the code for {NAME} is gone")
+    return agent.engine.add_task(tx, conversation_id=conversation_id, definition=definition, input={})["id"]
+
 
 # -- prepare ---------------------------------------------------------------------------------------------------------
 
 
-async def prepare(context: TaskContext) -> None:
+async def prepare(agent: Agent, task: TaskHandle) -> None:
     """Resolve agent, prompt and settings anew; append what changed; fix model, options and cutoff."""
-    kernel, conversation_id = context.kernel, context.conversation_id
-    checkpoint = context.checkpoint
-    agent = await kernel.session.value(AGENT, conversation_id)
-    if "model" not in agent:
-        await end_run(context, "no_model", "no model is chosen for this conversation")
+    checkpoint: Prepare = task.checkpoint
+    choices = await agent.session.value(AGENT, task.conversation_id)
+    if "model" not in choices:
+        await end_run(agent, task, "no_model", "no model is chosen for this conversation")
         return
-    name = f"{agent['model']['provider']}/{agent['model']['modelId']}"
     try:
-        kernel.models.resolve(name)
+        agent.models.resolve(f"{choices['model']['provider']}/{choices['model']['modelId']}")
     except ModelError as error:
-        await end_run(context, "model_error", str(error))
+        await end_run(agent, task, "model_error", str(error))
         return
-    extensions, tools = await kernel.selection(conversation_id)
-    cache = await load_context(kernel, conversation_id)
-    sections = await render_sections(kernel, conversation_id, extensions, tools, cache.sections)
+    extensions, tools = await agent.toolbox.selection(task.conversation_id)
+    context = await agent.contexts.load(task.conversation_id)
+    sections = await render_sections(agent, task.conversation_id, extensions, tools, context.sections)
     descriptions = tool_descriptions(tools)
-    async with context.commit() as tx:
-        live = await tx.document(LIVE, conversation_id)
-        cache = await load_context(kernel, conversation_id)
-        cutoff = cache.last_id
-        for message in plan(cache, sections, descriptions, kernel.session.now()):
-            cutoff = tx.append(conversation_id, "pi.system", model=[message], by_task=context.id)["id"]
+    async with task.commit() as tx:
+        live = await tx.document(LIVE, task.conversation_id)
+        context = await agent.contexts.load(task.conversation_id)
+        cutoff = context.last_id
+        for message in plan(context, sections, descriptions, agent.session.now()):
+            cutoff = tx.append(task.conversation_id, "pi.system", model=[message], by_task=task.id)["id"]
         live.value["generation"] = {"attempt": checkpoint["attempt"]}
-        context.advance(
-            tx,
-            {
-                **kept(checkpoint),
-                "phase": "request",
-                "attempt": checkpoint["attempt"],
-                "model": agent["model"],
-                "thinkingLevel": agent.get("thinkingLevel", "off"),
-                "streamOptions": {},
-                "cutoff": cutoff,
-            },
-        )
+        pinned: Request = {
+            **kept(checkpoint),
+            "phase": "request",
+            "attempt": checkpoint["attempt"],
+            "model": choices["model"],
+            "thinkingLevel": choices.get("thinkingLevel", "off"),
+            "streamOptions": {},
+            "cutoff": cutoff,
+        }
+        task.advance(tx, cast(JsonObject, pinned))
 
 
 # -- request ---------------------------------------------------------------------------------------------------------
 
 
-async def request(context: TaskContext) -> None:
+async def request(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> None:
     """Ask the model and commit what it answered. A partial left by a dead attempt is closed first."""
-    kernel, conversation_id = context.kernel, context.conversation_id
-    live = await kernel.session.value(LIVE, conversation_id)
-    if "message" in live.get("generation", {}):
-        async with context.commit() as tx:
-            await close_partial(await load_scene(kernel, tx, conversation_id), context.id)
+    live = await agent.session.value(LIVE, task.conversation_id)
+    if "generation" in live and "message" in live["generation"]:
+        async with task.commit() as tx:
+            await close_partial(await agent.conversations.load(tx, task.conversation_id), task.id)
     try:
-        attempt = await load_attempt(context)
+        attempt = await load_attempt(agent, task)
     except ModelError as error:
-        await end_run(context, "model_error", str(error))
+        await end_run(agent, task, "model_error", str(error))
         return
     derived = attempt.request
     length = len(derived.messages)
-    prepared = await kernel.run_hooks(attempt.extensions, "beforeRequest", derived)
+    prepared = await agent.toolbox.run_hooks(attempt.extensions, "beforeRequest", derived)
     untouched = prepared.messages is derived.messages and len(prepared.messages) == length
-    kernel.tidy_soon()  # the model takes its time, and no commit waits behind it
-    partial = Partial(attempt.model, kernel.session.now())
-    throttle = Throttle(kernel.settings.partial_interval, lambda: _commit_partial(context, partial), first=FIRST_SIGHT)
-    failure: ModelError | None = None
+    agent.engine.tidying.soon()  # the model takes its time, and no commit waits behind it
+    partial_answer = Partial(attempt.model, agent.session.now())
+    throttle = Throttle(
+        agent.settings.partial_interval, lambda: commit_partial(task, partial_answer), first=FIRST_SIGHT
+    )
     try:
         if untouched:
             check_size(attempt)
-        reply = await listen(kernel.models.stream(prepared), partial, throttle.touch)
+        reply = await listen(agent.models.stream(prepared), partial_answer, throttle.touch)
     except ModelError as error:
-        failure = error
+        await throttle.stop()
+        await commit_failure(agent, task, partial_answer, error)
+        return
     finally:
         await throttle.stop()
-    if failure is not None:
-        await failed(context, partial, attempt.model, failure)
-    elif isinstance(reply, Deferred):
-        await start_polling(context, reply)
-    else:
-        # Looking through all messages every round would make long runs slow.
-        earlier = attempt.call_ids if untouched else call_ids(prepared.messages)
-        await answered(context, attempt, reply, earlier)
-
-
-async def _commit_partial(context: TaskContext, partial: Partial) -> None:
-    try:
-        async with context.commit(flush=False) as tx:
-            live = await tx.document(LIVE, context.conversation_id)
-            generation = live.value.get("generation")
-            if generation is None:
-                return
-            message = partial.message()
-            if "message" not in generation:
-                generation["message"] = message
-                return
-            stored = generation["message"]["content"]
-            for index, block in enumerate(message["content"]):
-                if index >= len(stored):
-                    stored.append(block)
-                    continue
-                for key, value in block.items():
-                    if stored[index].get(key) != value:
-                        stored[index][key] = value
-    except InvocationEnded:
+    if isinstance(reply, Deferred):
+        await start_polling(agent, cancel, task, reply)
         return
+    # Looking through all messages every round would make long runs slow.
+    earlier = attempt.call_ids if untouched else call_ids(prepared.messages)
+    await commit_answer(agent, task, attempt, reply, earlier)
 
 
-# -- retry, abort ----------------------------------------------------------------------------------------------------
+# -- retry -----------------------------------------------------------------------------------------------------------
 
 
-async def retry(context: TaskContext) -> None:
-    """Wait until the stored time, then prepare the next attempt."""
-    checkpoint = context.checkpoint
-    await wait_until(context.kernel, checkpoint["until"])
-    attempt = checkpoint["attempt"] + 1
-    async with context.commit() as tx:
-        live = await tx.document(LIVE, context.conversation_id)
+async def retry(agent: Agent, task: TaskHandle) -> None:
+    """Prepare the next attempt, at the stored time."""
+    checkpoint: Retry = task.checkpoint
+    now = agent.session.now()
+    gate = again(RETRY_GATE, checkpoint["until"], checkpoint.get("since", now), now)
+    async with task.commit() as tx:
+        if gate is not None:  # the clock went back
+            waiting: Retry = {**checkpoint, "until": gate["time"], "since": now}
+            task.advance(tx, cast(JsonObject, waiting), gate=gate)
+            return
+        live = await tx.document(LIVE, task.conversation_id)
+        attempt = checkpoint["attempt"] + 1
         live.value["generation"] = {"attempt": attempt}
-        context.advance(tx, {**kept(checkpoint), "phase": "prepare", "attempt": attempt})
+        following: Prepare = {**kept(checkpoint), "phase": "prepare", "attempt": attempt}
+        task.advance(tx, cast(JsonObject, following))
 
 
-async def abort(context: TaskContext) -> None:
+# -- ends ------------------------------------------------------------------------------------------------------------
+
+
+async def abort(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> None:
     """End the run: the partial answer stays visible, every call has a result, the inputs settle `aborted`."""
-    kernel, conversation_id = context.kernel, context.conversation_id
-    checkpoint = context.checkpoint
-    cancelling = kernel.cancelling.start(context.id, checkpoint) if checkpoint.get("phase") == "poll" else None
-    pending = [
-        call
-        for call in [
-            await kernel.find_call(
-                changed(context.record, input={"assistant": checkpoint["assistant"], "callId": call_id})
-            )
-            for call_id in checkpoint.get("pending", ())
-        ]
-        if call is not None
-    ]
-    extensions, _ = await kernel.selection(conversation_id)
-    await kernel.run_hooks(extensions, "onAbort", {"conversationId": conversation_id, "taskId": context.id})
+    checkpoint: GenerationCheckpoint = task.checkpoint
+    cancelling = cancel.start(task.id, checkpoint) if checkpoint["phase"] == "poll" else None
+    pending = await _pending_calls(agent, checkpoint) if checkpoint["phase"] == "tools" else []
+    extensions, _ = await agent.toolbox.selection(task.conversation_id)
+    await agent.toolbox.run_hooks(extensions, "onAbort", {"conversationId": task.conversation_id, "taskId": task.id})
     if cancelling is not None:
         await asyncio.wait({cancelling}, timeout=ABORT_WAITS)
-    async with context.commit() as tx:
-        scene = await load_scene(kernel, tx, conversation_id)
-        run = scene.live.get("run")
-        if run is not None and run["taskId"] == context.id:
+    async with task.commit() as tx:
+        draft = await agent.conversations.load(tx, task.conversation_id)
+        run = draft.live.get("run")
+        if run is not None and run["taskId"] == task.id:
             for call in pending:
-                result = error_result(call["name"], "aborted", "was aborted before it started")
-                append_result(tx, context, call, result, kernel.session.now())
-            if await close_partial(scene, context.id) is None and checkpoint.get("phase") in ("request", "poll"):
-                tx.append(conversation_id, "pi.assistant", model=[_nothing(kernel, checkpoint)], by_task=context.id)
-            settle_inputs(scene, reason="aborted")
-        context.end_aborted(tx)
+                append_result(tx, task, call, error_result(call["name"], "aborted", "was aborted before it started"))
+            closed = await close_partial(draft, task.id)
+            if closed is None and (checkpoint["phase"] == "request" or checkpoint["phase"] == "poll"):
+                nothing = _nothing(agent, checkpoint)
+                tx.append(task.conversation_id, "pi.assistant", model=[nothing], by_task=task.id)
+            settle_inputs(draft, reason="aborted")
+        task.end_aborted(tx)
 
 
-def _nothing(kernel: Kernel, checkpoint: Any) -> dict[str, Any]:
+async def _pending_calls(agent: Agent, checkpoint: ToolRound) -> list[Any]:
+    """The calls of a sequential round that got no task yet."""
+    assistant = checkpoint["assistant"]
+    calls = [
+        await find_call(agent.entries, {"assistant": assistant, "callId": call_id}) for call_id in checkpoint["pending"]
+    ]
+    return [call for call in calls if call is not None]
+
+
+def _nothing(agent: Agent, checkpoint: Request | Poll) -> AssistantMessage:
     """The entry of an attempt that was aborted before its first word."""
     provider, model_id = checkpoint["model"]["provider"], checkpoint["model"]["modelId"]
     try:
-        model = kernel.models.resolve(f"{provider}/{model_id}")
+        model = agent.models.resolve(f"{provider}/{model_id}")
     except ModelError:
         model = Model(provider, model_id, "")
-    return ended_partial(Partial(model, kernel.session.now()).message(), "aborted")
+    return ended_partial(Partial(model, agent.session.now()).message(), "aborted")
 
 
-GENERATION = TaskDefinition(
-    name="pi.generation",
-    phases={"prepare": prepare, "request": request, "tools": tools_phase, "retry": retry, "poll": poll},
-    initial=lambda _: {"phase": "prepare", "attempt": 1},
-    abort=abort,
-)
+async def abandon(agent: Agent, tx: Transaction, record: TaskRecord, why: Abandonment) -> None:
+    """End the run: its partial answer becomes an entry and its inputs settle (spec 6.9)."""
+    draft = await agent.conversations.load(tx, record["conversationId"])
+    run = draft.live.get("run")
+    if run is not None and run["taskId"] == record["id"]:
+        await close_partial(draft, record["id"])
+        settle_inputs(draft, reason=why.reason, detail=why.detail)
+
+
+# -- for people and for recovery -------------------------------------------------------------------------------------
+
+
+async def verdict(record: TaskRecord) -> Decision:
+    """A request is sent again as it was pinned; what came before starts again, what waits goes on (spec 15)."""
+    return {"prepare": RESTARTED, "request": RESENT}.get(phase_of(record) or "", RESUMED)
+
+
+def doing(record: TaskRecord) -> str:
+    """What it asks, "asking deepseek-chat, attempt 2", or what it waits for."""
+    checkpoint = checkpoint_of(record)
+    phase = phase_of(record)
+    if phase == "tools":
+        return "waiting for its tools"
+    if phase == "poll":
+        return f"waiting for {checkpoint['model']['modelId']}'s answer, made at {checkpoint['model']['provider']}"
+    words = {"prepare": "preparing to ask", "retry": "waiting to ask again:"}.get(phase or "", "asking")
+    name = checkpoint["model"]["modelId"] if "model" in checkpoint else "the model"
+    return f"{words} {name}, attempt {checkpoint.get('attempt', 1)}"
+
+
+def elsewhere(record: TaskRecord) -> str | None:
+    """The provider that makes the answer in the background, while one does."""
+    return str(checkpoint_of(record)["model"]["provider"]) if phase_of(record) == "poll" else None

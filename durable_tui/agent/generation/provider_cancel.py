@@ -5,33 +5,37 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from durable_tui.agent.shapes import GenerationCheckpoint, Poll
 from durable_tui.delta import thaw
+from durable_tui.engine.reports import Reports
 from durable_tui.engine.task import checkpoint_of, describe, is_decided, outcome_of
 from durable_tui.models.provider import ModelError
-from durable_tui.session import Commit
+from durable_tui.session import Commit, Session
 
 if TYPE_CHECKING:
-    from durable_tui.engine.kernel import Kernel
+    from durable_tui.agent.agent import ModelSource
 
+NAME = "pi.generation"
 PAUSES = (1.0, 3.0)  # seconds between the tries
 ONE_TRY = 10.0  # seconds for one try
 ABORT_WAITS = 0.1  # seconds that an abort waits for it: so short that a stop is felt at once
 CLOSE_WAITS = 3.0  # seconds that closing waits for what is left
 
 
-class Cancelling:
-    """What is being ended at providers, in the background of one harness.
+class ProviderCancel:
+    """Ends answers at their providers, in the background of one session.
 
     An abort starts it before it decides the outcome, so a crash in between starts it again. What ends without its abort
     handler (faulted, orphaned) is noticed in the commit that says so. A failure is reported and changes nothing.
     """
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, session: Session, models: ModelSource, reports: Reports) -> None:
+        self._models = models
+        self._reports = reports
         self._running: dict[int, asyncio.Task[None]] = {}
-        kernel.session.observe(self._observe)
+        session.observe(self._observe)
 
-    def start(self, task_id: int, checkpoint: Any) -> asyncio.Task[None]:
+    def start(self, task_id: int, checkpoint: Poll) -> asyncio.Task[None]:
         """End the answer that a `poll` checkpoint names; the task never raises. One at a time for each task."""
         running = self._running.get(task_id)
         if running is None:
@@ -50,7 +54,7 @@ class Cancelling:
         for task in left:
             task.cancel()
         if left:
-            self._kernel.report(f"{len(left)} answer(s) may go on at their provider: closing did not wait longer")
+            self._reports.add(f"{len(left)} answer(s) may go on at their provider: closing did not wait longer")
             await asyncio.wait(left, timeout=1.0)
 
     async def _cancel(self, provider: str, handle: dict[str, Any]) -> None:
@@ -58,7 +62,7 @@ class Cancelling:
         for pause in (*PAUSES, None):
             try:
                 async with asyncio.timeout(ONE_TRY):
-                    await self._kernel.models.cancel(provider, handle)
+                    await self._models.cancel(provider, handle)
                 return
             except ModelError as error:
                 problem = str(error)
@@ -71,12 +75,13 @@ class Cancelling:
                 break
             if pause is not None:
                 await asyncio.sleep(pause)
-        self._kernel.report(f"an answer may go on at {provider}, it could not be cancelled there: {problem}")
+        self._reports.add(f"an answer may go on at {provider}, it could not be cancelled there: {problem}")
 
     def _observe(self, commit: Commit) -> None:
         for before, after in commit.tasks:
-            if before is None or before["kind"] != "pi.generation" or is_decided(before) or not is_decided(after):
+            if before is None or before["kind"] != NAME or is_decided(before):
                 continue
-            checkpoint = checkpoint_of(before)
-            if checkpoint.get("phase") == "poll" and outcome_of(after)["status"] in ("faulted", "orphaned"):
+            outcome = outcome_of(after)
+            checkpoint: GenerationCheckpoint = checkpoint_of(before)
+            if outcome and outcome["status"] in ("faulted", "orphaned") and checkpoint["phase"] == "poll":
                 self.start(after["id"], checkpoint)

@@ -73,7 +73,7 @@ def context_of(view: Mapping[str, Any]) -> str:
 
 def cost_of(view: Mapping[str, Any], at_least: str = "≥") -> str:
     """The conversation's cost; `cost n/a` when tokens were used at an unknown price."""
-    return cost_words(total_usage([view.get("usage") or {}]), at_least)
+    return cost_words(total_usage([view.get("usage")]), at_least)
 
 
 def cost_words(usage: Mapping[str, Any], at_least: str) -> str:

@@ -123,7 +123,7 @@ class ScreenModel:
 
     def usage(self) -> str:
         """Tokens and cost of the conversation in a line, "" when nothing was used."""
-        used = total_usage([self.view.get("usage") or {}])
+        used = total_usage([self.view.get("usage")])
         return f"{tokens_text(used)}; {header.cost_words(used, self.glyphs['at_least'])}" if any(used.values()) else ""
 
     def recovery(self, *, every: bool = False) -> recovery_cards.Recovery:

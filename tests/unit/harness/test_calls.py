@@ -326,7 +326,7 @@ async def test_spec_12_running_work_keeps_its_code_and_the_next_call_sees_the_ne
     await rig.open()
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
-    rig.harness._kernel.registry.uninstall("effects")
+    rig.harness._agent.toolbox.registry.uninstall("effects")
     rig.effects.gate("g").set()
     assert (await asyncio.wait_for(submission.wait(), 10)).status == "done"
     results = [line for line in await rig.transcript() if line.startswith(("result", "error"))]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from durable_tui.agent.extension import Extension
-from durable_tui.engine.task import TaskContext, new_task
+from durable_tui.engine.task import new_task
+from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.session import SessionClosed, SessionPoisoned
 from durable_tui.session.watch import BEHIND
 from durable_tui.storage import MemoryStorage
@@ -116,13 +117,13 @@ async def test_spec_13_stopping_a_watch_ends_it_at_once_and_stops_no_work(made: 
     rig = await made([call(("gate", {"text": "g"})), say("done")])
     watch = rig.root.watch() if what == "conversation" else rig.harness.watch_tasks()
     await anext(watch)
-    observers = len(rig.harness._kernel.session._observers)
+    observers = len(rig.harness._session._observers)
     waiting = asyncio.ensure_future(anext(watch))
     await asyncio.sleep(0)
     await watch.aclose()
     with pytest.raises(StopAsyncIteration):
         await asyncio.wait_for(waiting, 5)
-    assert len(rig.harness._kernel.session._observers) == observers - 1, "nothing feeds it any more"
+    assert len(rig.harness._session._observers) == observers - 1, "nothing feeds it any more"
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
     with pytest.raises(StopAsyncIteration):
@@ -178,7 +179,7 @@ async def test_spec_13_no_phase_begins_after_close_also_when_its_reservation_was
     storage = SlowStorage()
     ran: list[int] = []
 
-    async def one(context: TaskContext) -> None:
+    async def one(context: TaskHandle) -> None:
         ran.append(context.id)
         await asyncio.sleep(3600)
 
@@ -288,7 +289,8 @@ async def test_spec_8_6_cancelled_waits_leave_nothing_behind(made: Made) -> None
         pending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await pending
-    assert rig.harness._kernel.settled == {} and rig.harness._kernel.ended == {}
+    assert not rig.harness._agent.settlements.waiters._waiting
+    assert not rig.harness._engine.ended_tasks.waiters._waiting
     rig.effects.gate("g").set()
     await rig.idle()
 

@@ -1,0 +1,210 @@
+"""The engine of one session: it puts scheduling, execution, recovery and the task rules together (spec 6, 7, 15)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from durable_tui.engine.definitions import Definitions, Lookup
+from durable_tui.engine.ended_tasks import EndedTasks
+from durable_tui.engine.execution import Invocations
+from durable_tui.engine.ownership import ordinary_tasks
+from durable_tui.engine.recovery import RecoveryReport, opens_keep_dying, recover
+from durable_tui.engine.reports import Reports
+from durable_tui.engine.scheduler import QueueOwner, Scheduler
+from durable_tui.engine.space import Space
+from durable_tui.engine.task import TaskDefinition, changed, is_decided, mark_for_abort, new_task
+from durable_tui.engine.task_rules import TaskRules
+from durable_tui.engine.tidying import Tidying
+from durable_tui.session import Session, Transaction
+from durable_tui.storage.errors import StorageError
+from durable_tui.storage.records import TaskRecord
+
+
+@dataclass(slots=True, frozen=True)
+class EngineSettings:
+    """`restart_limit` deaths in one step park a task (0: never); `space_interval` is in seconds."""
+
+    restart_limit: int = 5
+    space_interval: float = 1.0
+
+
+class Engine:
+    """Runs the tasks of one session. `lookup` gives the code of a kind, `queue` holds inputs for conversations."""
+
+    def __init__(self, session: Session, settings: EngineSettings, lookup: Lookup, queue: QueueOwner) -> None:
+        wakeup = asyncio.Event()
+        self.session = session
+        self.reports = Reports()
+        self.definitions = Definitions(lookup, self.reports)
+        self.ended_tasks = EndedTasks(session)
+        self.recovery = RecoveryReport(session)
+        self.tidying = Tidying(session)
+        self._settings = settings
+        self._idle_waiters: list[asyncio.Future[None]] = []
+        session.observe(lambda commit: self._wake_idle() if commit.tasks else None)
+        self._space = Space(session, self.reports, settings.space_interval, wakeup.set)
+        self._invocations = Invocations(
+            session, self.definitions, self.ended_tasks, self._space, self.reports, wakeup.set
+        )
+        self._scheduler = Scheduler(
+            session, self.definitions, self._invocations, self.recovery, self._space, self.reports, self.tidying, queue,
+            restart_limit=settings.restart_limit, wakeup=wakeup,
+        )  # fmt: skip
+        TaskRules(session, self.ended_tasks, self.recovery, self._scheduler.may_reserve)
+        self.paused_reason: str | None = None
+
+    async def recover(self) -> None:
+        """Make the commit of opening (spec 15). Dispatches nothing."""
+        # Those that were only waiting for their turn are innocent, but not proven: they wait for their turn again.
+        found = [
+            task_id for task_id, task in self.session.tasks.items() if task["state"]["status"] in ("running", "pending")
+        ]
+        deaths = await recover(self.session, self.recovery, self.definitions, self._settings.restart_limit)
+        self._scheduler.adopt_recovered(found, serial=deaths >= 2)
+        if await opens_keep_dying(self.session.storage):
+            self.paused_reason = "the last openings of this session died before they did anything"
+
+    # -- scheduling ----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin scheduling, or go on. Idempotent."""
+        self._scheduler.start()
+
+    def wake(self) -> None:
+        """Look through the tasks again soon: what is installed changed, or a task was released."""
+        self._scheduler.wake()
+
+    @property
+    def started(self) -> bool:
+        """Whether scheduling has begun."""
+        return self._scheduler.active
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything waits for space on the disk."""
+        return self._space.full
+
+    def add_task(
+        self,
+        tx: Transaction,
+        *,
+        conversation_id: int,
+        definition: TaskDefinition,
+        input: object,
+        owner: int | None = None,
+    ) -> TaskRecord:
+        """Create a task in this commit, reserved at once when the scheduler may start it (spec 7)."""
+        running = self._scheduler.can_start()
+        return new_task(
+            tx, conversation_id=conversation_id, definition=definition, input=input, owner=owner, running=running
+        )
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def why_blocked(self, record: TaskRecord) -> str | None:
+        """Why a task that does not run stays put, derived anew; None when it may start."""
+        return None if self._invocations.is_at_work(record["id"]) else self._scheduler.why_blocked(record)
+
+    def blocked(self, task_id: int) -> str | None:
+        """Why a task stays put as the scheduler last found it."""
+        return self._scheduler.blocked.get(task_id)
+
+    def on_blocked(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` when what is blocked changes; returns how to stop that."""
+        return self._scheduler.on_blocked(listener)
+
+    def was_asked_to_end(self, task_id: int) -> bool:
+        """Whether somebody asked the task's invocation to end."""
+        return self._invocations.was_asked(task_id)
+
+    # -- waiting and ending --------------------------------------------------------------------------------------
+
+    async def wait_for_task(self, task_id: int) -> TaskRecord:
+        """Wait until a task is terminal; starts scheduling. Raises LookupError when there is none."""
+        with self.ended_tasks.waiters.waiting_for(task_id) as ended:
+            try:
+                record = await self.ended_tasks.find(task_id)
+            except StorageError:
+                self.session.check_open()  # a closed store cannot be read, and this says so
+                raise
+            if record is None:
+                raise LookupError(f"there is no task {task_id} in this session")
+            if record["state"]["status"] == "terminal":
+                return record
+            self.session.check_open()
+            self.start()
+            return await ended
+
+    def work_of(self, conversation_id: int, *, background: bool = False) -> list[int]:
+        """The live ordinary work of a conversation and everything below it (spec 6.5)."""
+        session = self.session
+        return ordinary_tasks(conversation_id, session.tasks, session.conversations, background=background)
+
+    def is_idle(self) -> bool:
+        """Whether no live ordinary work is reachable from any ownerless conversation (spec 6.5)."""
+        return not any(
+            self.work_of(conversation_id)
+            for conversation_id, record in self.session.conversations.items()
+            if "owner" not in record
+        )
+
+    async def wait_until(self, is_idle: Callable[[], bool]) -> None:
+        """Wait until a condition over the live tasks holds; starts scheduling."""
+        self.start()
+        while not is_idle():
+            self.session.check_open()
+            changed_tasks: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle_waiters.append(changed_tasks)
+            await changed_tasks
+
+    def _wake_idle(self) -> None:
+        waiting, self._idle_waiters = self._idle_waiters, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def signal_abort(self, task_ids: Iterable[int]) -> None:
+        """End the run invocations of tasks that were marked for abort in a commit."""
+        for task_id in task_ids:
+            self._invocations.signal_abort(task_id)
+
+    async def abort_task(self, task_id: int) -> None:
+        """Mark a task for abort and join its run invocation (spec 6.8). Raises LookupError when it is not live."""
+        async with self.session.commit() as tx:
+            if tx.candidate(task_id) is None:
+                raise LookupError(f"task {task_id} is not live")
+            mark_for_abort(tx, [task_id])
+        self._invocations.signal_abort(task_id)
+        await self._invocations.join(task_id)
+
+    async def retry_task(self, task_id: int) -> None:
+        """Release a task parked by the restart limit (spec 6.11). Raises LookupError when it is not live."""
+        async with self.session.commit() as tx:
+            record = tx.candidate(task_id)
+            if record is None:
+                raise LookupError(f"task {task_id} is not live")
+            if "restarts" in record and not is_decided(record):
+                tx.put_task(changed(record, restarts=None))
+        self.wake()
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def end_all(self, error: Exception) -> None:
+        """Nothing can be stored any more: end every invocation and every wait."""
+        self.reject_waits(error)
+        self._invocations.end_all()
+
+    def reject_waits(self, error: Exception) -> None:
+        """Nothing will settle any more: every wait ends with the error (spec 13)."""
+        self.ended_tasks.waiters.reject(error)
+        waiting, self._idle_waiters = self._idle_waiters, []
+        for future in waiting:
+            if not future.done():
+                future.set_exception(error)
+
+    async def close(self) -> None:
+        """Start nothing more; end and join every invocation (spec 13)."""
+        await self._scheduler.close()
+        await self.tidying.finished()
