@@ -162,7 +162,8 @@ class Harness:
     async def usage(self) -> Usage:
         """What the session used: the sum over its conversations (spec 14)."""
         session = self._session
-        return total_usage([await session.value(USAGE, conversation_id) for conversation_id in session.conversations])
+        tables = [await session.value(USAGE, conversation_id) for conversation_id in session.conversations]
+        return total_usage(tables)
 
     async def session_document(self) -> SessionFacts:
         """`dt.session`: `{title?, cwd, createdAt}`."""
