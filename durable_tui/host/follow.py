@@ -15,8 +15,8 @@ from durable_tui.host.reading import SESSION_SCOPE, conversation_scope, document
 from durable_tui.session.watch import Frame
 
 if TYPE_CHECKING:
+    from durable_tui.storage import SqliteStorage
     from durable_tui.storage.records import StoredEntry, TaskRecord
-    from durable_tui.storage.sqlite.store import SqliteStorage
 
 INTERVAL = 0.3  # seconds between two looks
 ROOT = 1
@@ -46,7 +46,7 @@ class Followed:
     @classmethod
     async def open(cls, path: Path) -> Followed:
         """Raises what the storage raises."""
-        from durable_tui.storage.sqlite.store import SqliteStorage
+        from durable_tui.storage import SqliteStorage
 
         return cls(await SqliteStorage.open(path, read_only=True), path)
 

@@ -12,7 +12,7 @@ from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import Scope, StoredEntry
 
 if TYPE_CHECKING:
-    from durable_tui.storage.sqlite.store import SqliteStorage
+    from durable_tui.storage import SqliteStorage
 
 SESSION_SCOPE: Scope = {"kind": "session"}
 PAGE = 500
@@ -21,7 +21,7 @@ PAGE = 500
 @asynccontextmanager
 async def reading(path: Path) -> AsyncIterator[SqliteStorage]:
     """The store of a session, read-only and closed at the end. Raises what the storage raises."""
-    from durable_tui.storage.sqlite.store import SqliteStorage
+    from durable_tui.storage import SqliteStorage
 
     storage = await SqliteStorage.open(path, read_only=True)
     try:

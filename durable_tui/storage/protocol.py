@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from durable_tui.storage.records import (
     Batch,
@@ -16,6 +16,9 @@ from durable_tui.storage.records import (
     SubmissionRecord,
     TaskRecord,
 )
+
+Durability: TypeAlias = Literal["intents", "process", "power"]
+"""Which commits wait for the disk: those of spec 4.1, only openings and closings, or all (spec 4)."""
 
 
 @runtime_checkable

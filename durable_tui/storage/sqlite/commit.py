@@ -9,10 +9,10 @@ from typing import Any, Literal
 from durable_tui.delta import clean_text, dumps
 from durable_tui.storage.addresses import retired_first
 from durable_tui.storage.errors import Fenced, StorageDamaged, StorageError, StorageRejected, StorageUncertain
+from durable_tui.storage.protocol import Durability
 from durable_tui.storage.records import Batch, OwnerRow, scope_owner
 from durable_tui.storage.sqlite.disk import free_bytes, lacks_space
 
-Durability = Literal["intents", "process", "power"]
 Step = tuple[str, list[tuple[Any, ...]]]
 
 _COMMIT = "INSERT INTO commits (seq, at, epoch) SELECT ?, ?, ? WHERE (SELECT max(epoch) FROM owners) = ?"

@@ -8,9 +8,10 @@ import time
 
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected
 from durable_tui.storage.identity import is_dead, this_owner
+from durable_tui.storage.protocol import Durability
 from durable_tui.storage.records import OwnerRow
 from durable_tui.storage.sqlite import queries, schema
-from durable_tui.storage.sqlite.commit import Durability, Writer
+from durable_tui.storage.sqlite.commit import Writer
 from durable_tui.storage.sqlite.disk import free_bytes, is_network, lacks_space
 from durable_tui.storage.sqlite.inspection import (
     BUSY_MS,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from durable_tui.storage.addresses import next_free_id
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected, StorageUncertain
+from durable_tui.storage.protocol import Durability
 from durable_tui.storage.records import (
     Batch,
     CommitRow,
@@ -24,7 +25,7 @@ from durable_tui.storage.records import (
     TaskRecord,
 )
 from durable_tui.storage.sqlite import queries
-from durable_tui.storage.sqlite.commit import Durability, steps
+from durable_tui.storage.sqlite.commit import steps
 from durable_tui.storage.sqlite.inspection import explain, resolve
 from durable_tui.storage.sqlite.lock import sibling
 from durable_tui.storage.sqlite.opening import Opening, Reading, follow, now_ms, take
@@ -314,6 +315,3 @@ async def _settled(task: asyncio.Task[None]) -> None:
     if cancelled is not None:
         raise cancelled
     task.result()
-
-
-__all__ = ["Durability", "SqliteStorage"]

@@ -19,28 +19,11 @@ from durable_tui.storage import (
     StorageNewer,
 )
 from durable_tui.storage.errors import SessionLocked
-from durable_tui.storage.sqlite import inspection as admission
-from durable_tui.storage.sqlite import opening, schema
-from tests.tools.batches import begin, entry, put
+from durable_tui.storage.sqlite import inspection, opening, schema
+from tests.tools.batches import entry, put
+from tests.tools.sqlite_files import change, made
 
-ROOT = Path(__file__).parents[3]
-
-
-async def made(path: Path, entries: int = 0) -> Path:
-    storage = await SqliteStorage.open(path)
-    await begin(storage)
-    for _ in range(entries):
-        await put(storage, entries=[entry(storage.mint_id(), data="x" * 3000)])
-    await storage.close()
-    return path
-
-
-def change(path: Path, *statements: str) -> None:
-    raw = sqlite3.connect(path)
-    for statement in statements:
-        raw.execute(statement)
-    raw.commit()
-    raw.close()
+ROOT = Path(__file__).parents[4]
 
 
 async def refused(path: Path, kind: type[StorageError], *words: str, reading: bool = False) -> StorageError:
@@ -125,35 +108,6 @@ async def test_d07_an_unknown_column_does_no_harm(tmp_path: Path) -> None:
     await storage.close()
 
 
-async def test_d07_a_migration_is_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = await made(tmp_path / "a.sqlite", 2)
-    good = ("ALTER TABLE tasks ADD COLUMN one TEXT", "CREATE TABLE two (a)", "UPDATE entries SET kind = 'moved'")
-    monkeypatch.setattr(schema, "VERSION", 4)
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: (good[0],), 2: ("CREATE TABLE broken (",), 3: (good[2],)})
-
-    def dump() -> list[str]:
-        raw = sqlite3.connect(path)
-        lines = [line for line in raw.iterdump() if "owners" not in line]
-        lines.append(str(raw.execute("PRAGMA user_version").fetchone()))
-        raw.close()
-        return lines
-
-    before = dump()
-    for _ in range(2):
-        with pytest.raises(StorageError, match=r"from version 1 to 4 .*as before"):
-            await SqliteStorage.open(path)
-        assert dump() == before
-    reader = await SqliteStorage.open(path, read_only=True)
-    assert len(await reader.entries(1)) == 2
-    await reader.close()
-    assert dump() == before, "a reader never migrates"
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: (good[0],), 2: (good[1],), 3: (good[2],)})
-    storage = await SqliteStorage.open(path)
-    assert {found.record["kind"] for found in await storage.entries(1)} == {"pi.user"}
-    await storage.close()
-    assert dump()[-1] == "(4,)" and any("'moved'" in line for line in dump())
-
-
 async def test_a_truncated_file_is_damaged(tmp_path: Path) -> None:
     path = await made(tmp_path / "a.sqlite", 30)
     whole = path.read_bytes()
@@ -179,7 +133,7 @@ async def test_damage_is_found_after_an_unclean_end(tmp_path: Path, monkeypatch:
     data[start : start + 4096] = b"\xff" * 4096
     path.write_bytes(data)
     await refused(path, StorageDamaged, "damaged")
-    monkeypatch.setattr(admission, "CHECK_BYTES", 0)
+    monkeypatch.setattr(inspection, "CHECK_BYTES", 0)
     storage = await SqliteStorage.open(path)
     assert "too large" in storage.warnings[0]
     await storage.abandon()
