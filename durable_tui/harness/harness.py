@@ -28,7 +28,7 @@ from durable_tui.models.usage import total_usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
 from durable_tui.storage.errors import Fenced, StorageError
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import OwnerRef, TaskRecord
 from durable_tui.views.watch_sources import TasksSource, task_row
 
@@ -44,7 +44,7 @@ class Harness:
 
     @staticmethod
     def open(
-        storage: Storage,
+        storage: Owner,
         *,
         models: ModelSource,
         registry: Registry,
@@ -311,7 +311,7 @@ class Opening:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: Owner,
         models: ModelSource,
         registry: Registry,
         environment: EnvironmentFactory,
@@ -363,7 +363,7 @@ class Opening:
         kernel.scheduler = Scheduler(kernel)
         previous = self._storage.previous
         ended = previous is None or previous.closed_at is not None
-        kernel.former_owner_dead = ended or self._storage.former_owner_dead
+        kernel.former_owner_dead = ended or self._storage.former_owner == "dead"
 
         async def prepare(tx: Any) -> None:
             await settle(kernel, tx)

@@ -9,6 +9,7 @@ from durable_tui.storage.records import (
     CommitRow,
     ConversationRecord,
     EntryRecord,
+    Liveness,
     OwnerRow,
     Scope,
     StoredDocument,
@@ -22,12 +23,8 @@ Durability: TypeAlias = Literal["intents", "process", "power"]
 
 
 @runtime_checkable
-class Storage(Protocol):
-    """One session's store, opened by one owner (or read-only). Every async method may be awaited from one loop only."""
-
-    @property
-    def epoch(self) -> int:
-        """The number of this opening (spec 4.2)."""
+class Reader(Protocol):
+    """One session's store, to read from, whoever owns it. Every async method may be awaited from one loop only."""
 
     @property
     def read_only(self) -> bool: ...
@@ -41,35 +38,11 @@ class Storage(Protocol):
         """The folder `NAME.files` for output of commands, or None where there is none."""
 
     @property
-    def previous(self) -> OwnerRow | None:
-        """The opening before this one."""
-
-    @property
-    def former_owner_dead(self) -> bool:
-        """Whether the process of `previous` provably ended on this host (spec 4.2)."""
-
-    @property
     def warnings(self) -> list[str]:
         """What a person should know about this opening, as sentences."""
 
-    def mint_id(self) -> int:
-        """A fresh id, never handed out again once a batch holding a later or equal id was committed. The first is 1."""
-
-    def mint_seq(self) -> int:
-        """The seq for the batch being prepared; strictly increasing, gaps allowed."""
-
-    async def commit(self, batch: Batch) -> None:
-        """Store the batch as one transaction, or raise StorageRejected, StorageUncertain or Fenced.
-
-        Cancelling the caller does not interrupt it: the outcome is awaited first (spec 3.5). The CancelledError then
-        means that the batch is stored, or has the failure as its `__cause__`.
-        """
-
     async def close(self) -> None:
-        """Mark the opening closed in order (flushed), and release the store. Idempotent."""
-
-    async def abandon(self) -> None:
-        """Release the store without the close mark, as a death would leave it (a poisoned session; spec 15)."""
+        """Release the store; an owner marks its opening closed in order first, flushed. Idempotent."""
 
     async def conversation(self, conversation_id: int) -> ConversationRecord | None: ...
 
@@ -124,8 +97,45 @@ class Storage(Protocol):
     async def owners(self, *, limit: int = 200) -> list[OwnerRow]:
         """The newest openings, oldest first; this opening is the last."""
 
-    async def checkpoint(self) -> None:
-        """Tidy up while nothing happens, so that no commit has to (SQLite: a passive WAL checkpoint)."""
-
     async def poll_seq(self) -> int:
         """The newest stored seq, cheaply; for one that follows another owner."""
+
+
+@runtime_checkable
+class Owner(Reader, Protocol):
+    """The one opening of a session's store that may write to it (spec 4.2)."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of this opening (spec 4.2)."""
+
+    @property
+    def previous(self) -> OwnerRow | None:
+        """The opening before this one."""
+
+    @property
+    def former_owner(self) -> Liveness:
+        """Whether anything of `previous` may still be at work outside the store (spec 4.2).
+
+        "dead": surely not, for it closed in order, its process is gone from this host, or there was none. "alive": its
+        process is. "unknown": nobody here can say.
+        """
+
+    def mint_id(self) -> int:
+        """A fresh id, never handed out again once a batch holding a later or equal id was committed. The first is 1."""
+
+    def mint_seq(self) -> int:
+        """The seq for the batch being prepared; strictly increasing, gaps allowed."""
+
+    async def commit(self, batch: Batch) -> None:
+        """Store the batch as one transaction, or raise StorageRejected, StorageUncertain or Fenced.
+
+        Cancelling the caller does not interrupt it: the outcome is awaited first (spec 3.5). The CancelledError then
+        means that the batch is stored, or has the failure as its `__cause__`.
+        """
+
+    async def abandon(self) -> None:
+        """Release the store without the close mark, as a death would leave it (a poisoned session; spec 15)."""
+
+    async def checkpoint(self) -> None:
+        """Tidy up while nothing happens, so that no commit has to (SQLite: a passive WAL checkpoint)."""

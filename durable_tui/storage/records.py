@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from durable_tui.delta import Json
 
 TaskStatus = Literal["pending", "running", "waiting", "completing", "terminal"]
+Liveness: TypeAlias = Literal["dead", "alive", "unknown"]  # of a process, as far as it can be proved (spec 4.2)
 SubmissionStatus = Literal["queued", "placed", "done", "unanswered"]
 
 

@@ -126,7 +126,7 @@ async def test_spec_4_2_epochs_and_owners(backend: Backend) -> None:
     storage = await backend.open()
     assert storage.epoch == 2
     assert storage.previous.epoch == 1 and storage.previous.closed_at >= storage.previous.opened_at
-    assert storage.former_owner_dead
+    assert storage.former_owner == "dead"
     storage = await backend.crash(storage)
     assert storage.epoch == 3 and storage.previous.epoch == 2 and storage.previous.closed_at is None
     rows = await storage.owners()

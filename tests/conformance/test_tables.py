@@ -16,7 +16,7 @@ async def test_spec_4_a_new_store_is_empty_and_its_first_id_is_one(backend: Back
     assert storage.mint_id() == 1
     assert storage.epoch == 1
     assert not storage.read_only
-    assert storage.previous is None and storage.former_owner_dead
+    assert storage.previous is None and storage.former_owner == "dead"
     assert await storage.conversations() == []
     assert await storage.live_tasks() == []
     assert await storage.commits() == []

@@ -31,7 +31,7 @@ def change(path: Path, *statements: str) -> None:
 
 async def raw_of(storage: Any, job: Any) -> Any:
     """The result of `job(connection)`, run on the store's own thread."""
-    return await storage._door.run(lambda handle: job(handle.raw))
+    return await storage._thread.run(lambda handle: job(handle.raw))
 
 
 async def pragma(storage: Any, name: str) -> Any:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from durable_tui.delta import clean_text, loads
+from durable_tui.ground.clock import now_ms
 from durable_tui.storage.addresses import address_of, next_free_id, unretired
 from durable_tui.storage.errors import Fenced, StorageDamaged, StorageError, StorageRejected
 from durable_tui.storage.identity import this_owner
 from durable_tui.storage.memory.tables import MemoryState
+from durable_tui.storage.minting import Minting
 from durable_tui.storage.records import (
     Batch,
     CommitRow,
     ConversationRecord,
     EntryRecord,
+    Liveness,
     OwnerRow,
     Scope,
     StoredDocument,
@@ -27,27 +29,27 @@ from durable_tui.storage.records import (
 )
 
 
-class MemoryStorage:
+class MemoryStorage(Minting):
     """A store that lives as long as its process. Reference semantics for every backend.
 
     `record=True` keeps the committed batches in `log`. `crash()` and `from_batches()` make stores as a death would
-    leave them. `previous` is the former opening, if any; `former_owner_dead` whether it provably ended (spec 4.2).
+    leave them. `previous` is the former opening, if any; `former_owner` is what the test says of it (spec 4.2).
     """
 
     def __init__(self, *, record: bool = False) -> None:
-        self._open(MemoryState(), record=record, former_owner_dead=True)
+        self._open(MemoryState(), record=record, former_owner="dead")
 
-    def _open(self, state: MemoryState, *, record: bool, former_owner_dead: bool) -> None:
+    def _open(self, state: MemoryState, *, record: bool, former_owner: Liveness) -> None:
         self._state = state
         self._recording = record
         self._closed = False
         self.log: list[Batch] = []
         self.warnings: list[str] = []
         self.previous: OwnerRow | None = state.owners[-1] if state.owners else None
-        self.former_owner_dead = former_owner_dead
+        self.former_owner = former_owner
         self._epoch = self.previous.epoch + 1 if self.previous else 1
-        self._next_id, self._next_seq = state.next_id, state.next_seq
-        state.owners.append(this_owner(self._epoch, _now()))
+        super().__init__(state.next_id, state.next_seq)
+        state.owners.append(this_owner(self._epoch, now_ms()))
 
     @classmethod
     def from_batches(
@@ -56,7 +58,7 @@ class MemoryStorage:
         *,
         owners: Sequence[OwnerRow] | None = None,
         record: bool = False,
-        former_owner_dead: bool = True,
+        former_owner: Liveness = "dead",
     ) -> MemoryStorage:
         """A fresh opening of a store that holds exactly `batches` and whose process died.
 
@@ -64,18 +66,18 @@ class MemoryStorage:
         """
         state = MemoryState()
         held = list(batches)
-        state.owners.extend(owners or [this_owner(1, held[0].at if held else _now())])
+        state.owners.extend(owners or [this_owner(1, held[0].at if held else now_ms())])
         for batch in held:
             state.apply(state.check(batch), state.owners[-1].epoch, next_free_id(batch, state.next_id))
         storage = cls.__new__(cls)
-        storage._open(state, record=record, former_owner_dead=former_owner_dead)
+        storage._open(state, record=record, former_owner=former_owner)
         return storage
 
-    def crash(self, *, record: bool | None = None, former_owner_dead: bool = True) -> MemoryStorage:
+    def crash(self, *, record: bool | None = None, former_owner: Liveness = "dead") -> MemoryStorage:
         """A new opening of the same data, as after a death (or after `close()`); this object is fenced from now on."""
         storage = type(self).__new__(type(self))
         recording = self._recording if record is None else record
-        storage._open(self._state, record=recording, former_owner_dead=former_owner_dead)
+        storage._open(self._state, record=recording, former_owner=former_owner)
         return storage
 
     # -- the opening ---------------------------------------------------------------------------------------------
@@ -96,16 +98,6 @@ class MemoryStorage:
     def files(self) -> str | None:
         return None
 
-    def mint_id(self) -> int:
-        minted = self._next_id
-        self._next_id += 1
-        return minted
-
-    def mint_seq(self) -> int:
-        minted = self._next_seq
-        self._next_seq += 1
-        return minted
-
     async def commit(self, batch: Batch) -> None:
         """Store the batch, or raise StorageRejected or Fenced. Never waits, so it cannot be cancelled half way."""
         if self._closed:
@@ -115,8 +107,7 @@ class MemoryStorage:
         if not batch:
             return
         checked = self._state.check(batch)
-        self._next_id = next_free_id(batch, self._next_id)
-        self._next_seq = max(self._next_seq, batch.seq + 1)
+        self._pass(next_free_id(batch, self._next_id), batch.seq)
         self._state.apply(checked, self._epoch, self._next_id)
         if self._recording:
             self.log.append(_copied(batch))
@@ -125,7 +116,7 @@ class MemoryStorage:
         """Mark this opening closed in order. Idempotent; a fenced opening leaves the newer one alone."""
         owners = self._state.owners
         if not self._closed and owners[-1].epoch == self._epoch:
-            owners[-1] = replace(owners[-1], closed_at=_now())
+            owners[-1] = replace(owners[-1], closed_at=now_ms())
         self._closed = True
 
     async def abandon(self) -> None:
@@ -289,7 +280,3 @@ def _copied(batch: Batch) -> Batch:
 
 def _seq(row: CommitRow) -> int:
     return row.seq
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

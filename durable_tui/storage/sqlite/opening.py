@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-import time
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected
-from durable_tui.storage.identity import is_dead, this_owner
+from durable_tui.storage.identity import liveness, this_owner
 from durable_tui.storage.protocol import Durability
-from durable_tui.storage.records import OwnerRow
+from durable_tui.storage.records import Liveness, OwnerRow
 from durable_tui.storage.sqlite import queries, schema
 from durable_tui.storage.sqlite.commit import Writer
 from durable_tui.storage.sqlite.disk import free_bytes, is_network, lacks_space
 from durable_tui.storage.sqlite.inspection import (
     BUSY_MS,
-    Signature,
     admit,
     check_place,
     check_whole,
@@ -37,24 +36,19 @@ JOURNAL_BYTES = 64 * 1024 * 1024
 _ended: set[tuple[str, int]] = set()
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Opening(Handle):
     """An opening for writing: the connection, the lock and the row of this epoch."""
 
-    __slots__ = ("former_owner_dead", "lock", "next_id", "next_seq", "owner", "previous", "warnings", "writer")
+    __slots__ = ("former_owner", "lock", "next_id", "next_seq", "owner", "previous", "writer")
 
     raw: sqlite3.Connection
     lock: OwnerLock
     writer: Writer
     owner: OwnerRow
     previous: OwnerRow | None
-    former_owner_dead: bool
+    former_owner: Liveness
     next_id: int
     next_seq: int
-    warnings: list[str]
 
     def close(self) -> None:
         """Close the connection, then free the lock: nobody may open in between."""
@@ -116,7 +110,6 @@ def _begin(
 ) -> Opening:
     opening = Opening(raw)
     opening.lock = lock
-    opening.warnings = []
     opening.writer = Writer(path, label, durability)
     version = judge(raw, label, reading=False)
     opening.previous = next(iter(queries.owners(raw, 1)), None)
@@ -128,7 +121,7 @@ def _begin(
     opening.writer.always_flush(raw)
     if version < schema.VERSION:
         schema.migrate(raw, label)
-    opening.former_owner_dead = _provably_ended(path, opening.previous)
+    opening.former_owner = _former_owner(path, opening.previous)
     opening.owner = this_owner(opening.previous.epoch + 1 if opening.previous else 1, now_ms())
     counters = raw.execute("SELECT next_id, next_seq FROM session").fetchone()
     if counters is None:
@@ -160,22 +153,21 @@ def _set_journal(raw: sqlite3.Connection, opening: Opening, label: str, wal: boo
         opening.warnings.append(f"{label} could not be switched to write-ahead logging: slower journal")
 
 
-def _provably_ended(path: str, previous: OwnerRow | None) -> bool:
+def _former_owner(path: str, previous: OwnerRow | None) -> Liveness:
     if previous is None or previous.closed_at is not None or (path, previous.epoch) in _ended:
-        return True
-    return is_dead(previous)
+        return "dead"
+    return liveness(previous)
 
 
 class Reading(Handle):
     """A read-only opening. While nobody writes it uses the file as it is, and opens it anew once it changed."""
 
-    __slots__ = ("_known", "_seen", "_version", "label", "path", "warnings")
+    __slots__ = ("_known", "_seen", "_version", "label", "path")
 
     def __init__(self, path: str, label: str) -> None:
         raw, self._seen = connect_reading(path)
         super().__init__(raw)
         self.path, self.label = path, label
-        self.warnings: list[str] = []
         self._known: int | None = None
         self._version = 0
         raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
@@ -212,6 +204,3 @@ def follow(path: str, label: str) -> Reading:
             f"{label} has schema version {version}; this program knows version {schema.VERSION} and only reads it"
         )
     return reading
-
-
-__all__ = ["Opening", "Reading", "Signature", "follow", "now_ms", "take"]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from durable_tui.storage import (
+    SqliteReader,
     SqliteStorage,
     StorageDamaged,
     StorageError,
@@ -30,7 +31,7 @@ async def refused(path: Path, kind: type[StorageError], *words: str, reading: bo
     """Open, expect the error as one sentence, and the folder exactly as before."""
     before = {name: (path.parent / name).read_bytes() for name in os.listdir(path.parent)} if path.is_file() else {}
     with pytest.raises(StorageError) as caught:
-        await SqliteStorage.open(path, read_only=reading)
+        await (SqliteReader if reading else SqliteStorage).open(path)
     assert type(caught.value) is kind, repr(caught.value)
     message = str(caught.value)
     assert "\n" not in message
@@ -76,13 +77,15 @@ async def test_k16_places_that_hold_no_session(tmp_path: Path, reading: bool) ->
     pipe = tmp_path / "pipe.sqlite"
     os.mkfifo(pipe)
     await refused(pipe, StorageError, "not a regular file", reading=reading)
+    opener = SqliteReader if reading else SqliteStorage
     with pytest.raises(StorageError, match=r"does not exist|no session"):
-        await SqliteStorage.open(tmp_path / "none" / "a.sqlite", read_only=reading)
+        await opener.open(tmp_path / "none" / "a.sqlite")
+    path = tmp_path / "a.sqlite"
     with pytest.raises(StorageError, match="no session"):
-        await SqliteStorage.open(tmp_path / "a.sqlite", read_only=reading, create=False)
+        await (SqliteReader.open(path) if reading else SqliteStorage.open(path, create=False))
     assert not (tmp_path / "a.sqlite").exists() and not (tmp_path / "a.lock").exists()
     with pytest.raises(StorageError):
-        await SqliteStorage.open(tmp_path / ("n" * 300 + ".sqlite"), read_only=reading)
+        await opener.open(tmp_path / ("n" * 300 + ".sqlite"))
 
 
 async def test_d07_a_newer_schema_is_refused_with_both_numbers(tmp_path: Path) -> None:
@@ -91,7 +94,7 @@ async def test_d07_a_newer_schema_is_refused_with_both_numbers(tmp_path: Path) -
     error = await refused(path, StorageNewer, "version 7", "version 1")
     assert isinstance(error, StorageNewer) and (error.found, error.supported) == (7, 1)
     before = path.read_bytes()
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     assert len(await reader.entries(1)) == 3 and "version 7" in reader.warnings[0]
     await reader.close()
     assert path.read_bytes() == before
@@ -146,7 +149,7 @@ async def test_damage_met_while_reading_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageDamaged, match="not JSON"):
         await storage.entries(1)
     await storage.close()
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     with pytest.raises(StorageDamaged, match="not JSON"):
         await reader.entries(1)
     await reader.close()
@@ -187,11 +190,11 @@ async def test_a_death_in_the_middle_of_a_write_without_wal_is_rolled_back(
     raw.execute("ROLLBACK")
     raw.close()
     with pytest.raises(StorageError, match="middle of a write"):
-        await SqliteStorage.open(path, read_only=True)
+        await SqliteReader.open(path)
     storage = await SqliteStorage.open(path)
     assert len(await storage.entries(1)) == 40
     await storage.close()
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     assert len(await reader.entries(1)) == 40
     await reader.close()
 
@@ -199,7 +202,7 @@ async def test_a_death_in_the_middle_of_a_write_without_wal_is_rolled_back(
 AS_NOBODY = """
 import asyncio, os, sys
 sys.path.insert(0, sys.argv[1])
-from durable_tui.storage import SqliteStorage, StorageError
+from durable_tui.storage import SqliteReader, SqliteStorage, StorageError
 from durable_tui.storage.sqlite import store, opening  # imported before the rights are given up
 
 async def main(path):
@@ -210,7 +213,7 @@ async def main(path):
     except StorageError as error:
         print(type(error).__name__, error)
     try:
-        reader = await SqliteStorage.open(path, read_only=True)
+        reader = await SqliteReader.open(path)
         print("read", len(await reader.entries(1)), await reader.poll_seq())
         await reader.close()
     except StorageError as error:

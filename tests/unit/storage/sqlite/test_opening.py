@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
 
-from durable_tui.storage import SqliteStorage
+from durable_tui.storage import SqliteReader, SqliteStorage
+from durable_tui.storage.identity import boot_id, host_name, process_started_at
 from durable_tui.storage.sqlite import opening
 from tests.tools.batches import begin, put
-from tests.tools.sqlite_files import pragma
+from tests.tools.sqlite_files import change, made, pragma
 
 
 async def test_ui_k11_every_setting_is_explicit(tmp_path: Path) -> None:
@@ -24,7 +26,7 @@ async def test_ui_k11_every_setting_is_explicit(tmp_path: Path) -> None:
     assert await pragma(storage, "journal_size_limit") == 64 * 1024 * 1024
     assert await pragma(storage, "application_id") == 0x44545549
     assert await pragma(storage, "user_version") == 1
-    follower = await SqliteStorage.open(tmp_path / "a.sqlite", read_only=True)
+    follower = await SqliteReader.open(tmp_path / "a.sqlite")
     assert await pragma(follower, "busy_timeout") == 5000
     await follower.close()
     await storage.close()
@@ -57,3 +59,23 @@ async def test_cancelling_an_opening_leaves_nothing_owned(tmp_path: Path) -> Non
             await opening
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")
     await storage.close()
+
+
+async def test_spec_4_2_what_is_known_of_the_former_owner(tmp_path: Path) -> None:
+    path = await made(tmp_path / "a.sqlite")
+    parent = os.getppid()
+    started = process_started_at(parent)
+    for host, born, closed, expected in (
+        (host_name(), started, "NULL", "alive"),
+        ("elsewhere", started, "NULL", "unknown"),
+        (host_name(), 5, "NULL", "dead"),
+        (host_name(), started, 9, "dead"),  # it closed in order
+    ):
+        change(
+            path,
+            "INSERT INTO owners (epoch, pid, host, boot_id, process_started_at, opened_at, closed_at)"
+            f" SELECT max(epoch) + 1, {parent}, '{host}', '{boot_id()}', {born}, 0, {closed} FROM owners",
+        )
+        storage = await SqliteStorage.open(path)
+        assert storage.former_owner == expected, (host, born, closed)
+        await storage.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_tui.storage import SqliteStorage, StorageError
+from durable_tui.storage import SqliteReader, SqliteStorage, StorageError
 from durable_tui.storage.sqlite import schema
 from tests.tools.batches import begin, entry, put, submission, task
 from tests.tools.sqlite_files import made, raw_of
@@ -68,7 +68,7 @@ async def test_d07_a_migration_is_one_transaction(tmp_path: Path, monkeypatch: p
         with pytest.raises(StorageError, match=r"from version 1 to 4 .*as before"):
             await SqliteStorage.open(path)
         assert dump() == before
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     assert len(await reader.entries(1)) == 2
     await reader.close()
     assert dump() == before, "a reader never migrates"

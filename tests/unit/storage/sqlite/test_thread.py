@@ -13,7 +13,7 @@ import pytest
 
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.sqlite.inspection import connect
-from durable_tui.storage.sqlite.thread import Door, Handle
+from durable_tui.storage.sqlite.thread import ConnectionThread, Handle
 
 
 def test_the_private_names_are_those_of_the_pinned_aiosqlite() -> None:
@@ -30,8 +30,8 @@ def test_the_private_names_are_those_of_the_pinned_aiosqlite() -> None:
     assert not connection._thread.is_alive() and not connection._thread.daemon
 
 
-async def opened(path: Path) -> Door:
-    door = Door(lambda: Handle(connect(str(path), "mode=rwc")))
+async def opened(path: Path) -> ConnectionThread:
+    door = ConnectionThread(lambda: Handle(connect(str(path), "mode=rwc")))
     await door.open()
     return door
 
@@ -100,7 +100,7 @@ async def test_a_connect_that_fails_ends_its_thread(tmp_path: Path) -> None:
     def connect_badly() -> Handle:
         raise StorageError("no")
 
-    door = Door(connect_badly)
+    door = ConnectionThread(connect_badly)
     with pytest.raises(StorageError, match="no"):
         await door.open()
     door._connection._thread.join(10)
@@ -114,7 +114,7 @@ def test_a_loop_that_closes_under_a_job_shows_no_traceback(tmp_path: Path, monke
     monkeypatch.setattr(threading, "excepthook", hooked.append)
     release = threading.Event()
 
-    async def leave() -> Door:
+    async def leave() -> ConnectionThread:
         door = await opened(tmp_path / "a")
         reading = asyncio.ensure_future(door.run(lambda _: release.wait(30)))
         await asyncio.sleep(0.01)
