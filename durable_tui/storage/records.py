@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
-    from durable_tui.delta import Json
+    from collections.abc import Sequence
+
+    from durable_tui.delta import Json, Op
 
 TaskStatus = Literal["pending", "running", "waiting", "completing", "terminal"]
 Liveness: TypeAlias = Literal["dead", "alive", "unknown"]  # of a process, as far as it can be proved (spec 4.2)
@@ -164,6 +166,9 @@ class DocumentRecord(TypedDict):
     retiredAt: NotRequired[int]
 
 
+Record = ConversationRecord | EntryRecord | SubmissionRecord | TaskRecord | DocumentRecord
+
+
 def scope_owner(scope: Scope) -> int:
     """The id a scope belongs to; 0 for the session."""
     return scope.get("conversationId") or scope.get("taskId") or 0
@@ -176,7 +181,7 @@ class Revision:
     document_id: int
     kind: Literal["base", "delta"]
     version: int
-    content: Any
+    content: Json
     drop_before: bool = False  # a base of a `latest` document may drop the revisions before it
 
 
@@ -214,8 +219,8 @@ class StoredDocument:
 
     record: DocumentRecord
     version: int
-    base: Any
-    deltas: tuple[list[Any], ...]
+    base: Json
+    deltas: tuple[Sequence[Op], ...]
 
 
 @dataclass(slots=True, frozen=True)

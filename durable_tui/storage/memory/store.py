@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from durable_tui.delta import clean_text, loads
 from durable_tui.ground.clock import now_ms
@@ -27,6 +27,8 @@ from durable_tui.storage.records import (
     SubmissionRecord,
     TaskRecord,
 )
+
+R = TypeVar("R", SubmissionRecord, TaskRecord)
 
 
 class MemoryStorage(Minting):
@@ -180,7 +182,7 @@ class MemoryStorage(Minting):
     async def submissions(
         self, conversation_id: int | None = None, *, status: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[SubmissionRecord]:
-        def wanted(record: dict[str, Any]) -> bool:
+        def wanted(record: SubmissionRecord) -> bool:
             return (conversation_id is None or record["conversationId"] == conversation_id) and (
                 status is None or record["status"] == status
             )
@@ -192,7 +194,7 @@ class MemoryStorage(Minting):
         return None if found is None else loads(found)
 
     async def tasks(self, conversation_id: int | None = None, *, after: int = 0, limit: int = 1000) -> list[TaskRecord]:
-        def wanted(record: dict[str, Any]) -> bool:
+        def wanted(record: TaskRecord) -> bool:
             return conversation_id is None or record["conversationId"] == conversation_id
 
         return _scan(self._reading().tasks, wanted, after, limit)
@@ -255,12 +257,12 @@ def _page(ids: list[int], after: int, before: int | None, limit: int, reverse: b
     return (found[::-1] if reverse else found)[: max(0, limit)]
 
 
-def _scan(table: dict[int, str], wanted: Callable[[dict[str, Any]], bool], after: int, limit: int) -> list[Any]:
-    found: list[Any] = []
+def _scan(table: dict[int, str], wanted: Callable[[R], bool], after: int, limit: int) -> list[R]:
+    found: list[R] = []
     for record_id in sorted(i for i in table if i > after):
         if len(found) >= limit:
             break
-        record = loads(table[record_id])
+        record: R = loads(table[record_id])
         if wanted(record):
             found.append(record)
     return found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from durable_tui.delta import clean_text, dumps
 from durable_tui.storage.addresses import Address, address_of, retired_first
 from durable_tui.storage.errors import StorageRejected
-from durable_tui.storage.records import Batch, CommitRow, OwnerRow
+from durable_tui.storage.records import Batch, CommitRow, OwnerRow, Record
 
 
 class StoredRevision(NamedTuple):
@@ -140,5 +141,5 @@ class MemoryState:
             self.revisions.setdefault(document_id, []).append(revision)
 
 
-def _texts(records: list[Any]) -> dict[int, str]:
+def _texts(records: Sequence[Record]) -> dict[int, str]:
     return {record["id"]: dumps(record) for record in records}

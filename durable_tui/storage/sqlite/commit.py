@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
 from durable_tui.delta import clean_text, dumps
 from durable_tui.storage.addresses import retired_first
 from durable_tui.storage.errors import Fenced, StorageDamaged, StorageError, StorageRejected, StorageUncertain
 from durable_tui.storage.protocol import Durability
-from durable_tui.storage.records import Batch, OwnerRow, scope_owner
+from durable_tui.storage.records import Batch, ConversationRecord, OwnerRow, scope_owner
 from durable_tui.storage.sqlite.disk import free_bytes, lacks_space
 
-Step = tuple[str, list[tuple[Any, ...]]]
+SqlValue: TypeAlias = int | str | None
+Step: TypeAlias = tuple[str, list[tuple[SqlValue, ...]]]
 
 _COMMIT = "INSERT INTO commits (seq, at, epoch) SELECT ?, ?, ? WHERE (SELECT max(epoch) FROM owners) = ?"
 _SESSION = "UPDATE session SET next_id = max(next_id, ?), next_seq = ? WHERE next_seq <= ?"
@@ -75,7 +76,10 @@ def _steps(batch: Batch) -> list[Step]:
         ),
         (
             _SUBMISSION,
-            [(r["id"], r["conversationId"], _named(r, "requestId"), r["status"], dumps(r)) for r in batch.submissions],
+            [
+                (r["id"], r["conversationId"], _cleaned(r.get("requestId")), r["status"], dumps(r))
+                for r in batch.submissions
+            ],
         ),
         (
             _TASK,
@@ -98,7 +102,7 @@ def _steps(batch: Batch) -> list[Step]:
                 (
                     r["id"],
                     clean_text(r["kind"]),
-                    _named(r, "key"),
+                    _cleaned(r.get("key")),
                     r["scope"]["kind"],
                     scope_owner(r["scope"]),
                     r["createdAt"],
@@ -113,13 +117,12 @@ def _steps(batch: Batch) -> list[Step]:
     ]
 
 
-def _owner(record: Any) -> tuple[int | None, int | None]:
+def _owner(record: ConversationRecord) -> tuple[int | None, int | None]:
     owner = record.get("owner")
     return (owner["conversationId"], owner["taskId"]) if owner else (None, None)
 
 
-def _named(record: Any, key: str) -> str | None:
-    name = record.get(key)
+def _cleaned(name: str | None) -> str | None:
     return None if name is None else clean_text(name)
 
 

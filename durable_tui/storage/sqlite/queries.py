@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, TypeAlias
 
 from durable_tui.delta import clean_text, loads
 from durable_tui.storage.addresses import unretired
 from durable_tui.storage.errors import StorageDamaged
-from durable_tui.storage.records import CommitRow, OwnerRow, Scope, StoredDocument, StoredEntry, scope_owner
+from durable_tui.storage.records import (
+    CommitRow,
+    EntryRecord,
+    OwnerRow,
+    Scope,
+    StoredDocument,
+    StoredEntry,
+    SubmissionRecord,
+    TaskRecord,
+    scope_owner,
+)
 
 OPEN_STATUSES = ("queued", "placed")
 _LAST = 1 << 62
+FoldRow: TypeAlias = tuple[int, str, str | None, int, str]  # document, its record, a revision's kind, version, content
 
 LIVE_TASKS = "SELECT record FROM tasks INDEXED BY tasks_live WHERE status <> 'terminal' ORDER BY id"
 OPEN_SUBMISSIONS = (
@@ -34,6 +45,7 @@ DOCUMENT_AS_OF = (
 
 
 def one(raw: sqlite3.Connection, table: str, record_id: int) -> Any:
+    """Return the record of `table` with that id, decoded, or None."""
     row = raw.execute(f"SELECT record FROM {table} WHERE id = ?", (record_id,)).fetchone()
     return None if row is None else loads(row[0])
 
@@ -63,7 +75,7 @@ def entries(
     return [StoredEntry(loads(text), seq) for text, seq in rows]
 
 
-def newest_head(raw: sqlite3.Connection, conversation_id: int, upto: int | None) -> Any:
+def newest_head(raw: sqlite3.Connection, conversation_id: int, upto: int | None) -> EntryRecord | None:
     row = raw.execute(
         "SELECT record FROM entries INDEXED BY entries_head"
         " WHERE conversation_id = ? AND head IS NOT NULL AND id <= ? ORDER BY id DESC LIMIT 1",
@@ -72,7 +84,7 @@ def newest_head(raw: sqlite3.Connection, conversation_id: int, upto: int | None)
     return None if row is None else loads(row[0])
 
 
-def submission_by_request(raw: sqlite3.Connection, conversation_id: int, request_id: str) -> Any:
+def submission_by_request(raw: sqlite3.Connection, conversation_id: int, request_id: str) -> SubmissionRecord | None:
     row = raw.execute(
         "SELECT record FROM submissions WHERE conversation_id = ? AND request_id = ?",
         (conversation_id, clean_text(request_id)),
@@ -82,7 +94,7 @@ def submission_by_request(raw: sqlite3.Connection, conversation_id: int, request
 
 def submissions(
     raw: sqlite3.Connection, conversation_id: int | None, status: str | None, after: int, limit: int
-) -> list[Any]:
+) -> list[SubmissionRecord]:
     if status is None:
         return page(raw, "submissions", conversation_id, after, limit)
     if status in OPEN_STATUSES:
@@ -91,7 +103,7 @@ def submissions(
             return _records(raw, sql, values)
         return _records(raw, sql.replace(" ORDER", " AND conversation_id = ?4 ORDER"), (*values, conversation_id))
     where = "" if conversation_id is None else " AND conversation_id = ?4"
-    base: tuple[Any, ...] = (status, after, max(0, limit))
+    base: tuple[int | str, ...] = (status, after, max(0, limit))
     return _records(
         raw,
         f"SELECT record FROM submissions WHERE status = ?1 AND id > ?2{where} ORDER BY id LIMIT ?3",
@@ -99,7 +111,7 @@ def submissions(
     )
 
 
-def live_tasks(raw: sqlite3.Connection) -> list[Any]:
+def live_tasks(raw: sqlite3.Connection) -> list[TaskRecord]:
     return _records(raw, LIVE_TASKS, ())
 
 
@@ -121,14 +133,14 @@ def document_as_of(raw: sqlite3.Connection, document_id: int, seq: int) -> Store
     return StoredDocument(unretired(found.record), found.version, found.base, found.deltas)
 
 
-def _fold(raw: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[StoredDocument]:
-    groups: dict[int, list[Any]] = {}
+def _fold(raw: sqlite3.Connection, sql: str, values: tuple[int | str | bytes, ...]) -> list[StoredDocument]:
+    groups: dict[int, list[FoldRow]] = {}
     for row in raw.execute(sql, values).fetchall():
         groups.setdefault(row[0], []).append(row)
     return [_folded(rows) for rows in groups.values()]
 
 
-def _folded(rows: list[Any]) -> StoredDocument:
+def _folded(rows: list[FoldRow]) -> StoredDocument:
     if rows[0][2] is None:
         raise StorageDamaged(f"document {rows[0][0]} has no base; the session is damaged")
     deltas = tuple(loads(row[4]) for row in rows[1:])
@@ -157,5 +169,5 @@ def newest_seq(raw: sqlite3.Connection) -> int:
     return int(raw.execute("SELECT ifnull(max(seq), 0) FROM commits").fetchone()[0])
 
 
-def _records(raw: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
+def _records(raw: sqlite3.Connection, sql: str, values: tuple[int | str, ...]) -> list[Any]:
     return [loads(row[0]) for row in raw.execute(sql, values).fetchall()]
