@@ -9,11 +9,13 @@ from durable_tui.storage.records import (
     CommitRow,
     ConversationRecord,
     EntryRecord,
+    FlightRow,
     Liveness,
     OwnerRow,
     Scope,
     StoredDocument,
     StoredEntry,
+    StoredRevision,
     SubmissionRecord,
     TaskRecord,
 )
@@ -81,6 +83,9 @@ class Reader(Protocol):
     async def live_tasks(self) -> list[TaskRecord]:
         """All tasks that are not terminal, by index, in id order."""
 
+    async def least_wake(self) -> int | None:
+        """Return when the first time gate of any task opens, in milliseconds, by index; None without one (spec 6.12)."""
+
     async def document(self, kind: str, scope: Scope, key: str | None = None) -> StoredDocument | None:
         """The live (not retired) document at an address."""
 
@@ -89,6 +94,22 @@ class Reader(Protocol):
 
     async def document_as_of(self, document_id: int, seq: int) -> StoredDocument | None:
         """A document as it stood after commit `seq`; for `latest` ones only as far as revisions remain."""
+
+    async def documents_as_of(self, scope: Scope, seq: int) -> list[StoredDocument]:
+        """Return the documents of one scope that were live after commit `seq`, as they stood then, in id order.
+
+        One that was made later is left out, one that was retired later is not. Left out too is a `latest` one whose
+        revisions from then are dropped.
+        """
+
+    async def revisions(self, document_id: int, *, bases: int = 1) -> list[StoredRevision]:
+        """Return a document's newest base and the deltas after it, in order; [] when it is not known.
+
+        With more `bases`, everything from an earlier base on, so many counted from the newest, as far as they remain.
+        """
+
+    async def flight(self, epoch: int) -> list[FlightRow]:
+        """Return what the flight recorder kept of the end of an opening, by document and seq; [] when nothing."""
 
     async def commits(
         self, *, after: int = 0, before: int | None = None, limit: int = 1000, reverse: bool = False

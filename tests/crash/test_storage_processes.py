@@ -342,8 +342,8 @@ async def test_d07_a_kill_in_the_middle_of_a_migration_leaves_the_file_as_it_was
     migrating = start(
         """
 from durable_tui.storage.sqlite import opening, schema
-schema.VERSION = 3
-schema.MIGRATIONS = {1: ("ALTER TABLE tasks ADD COLUMN one TEXT",), 2: ("UPDATE session SET next_id = slowly()",)}
+schema.VERSION = 4
+schema.MIGRATIONS = {2: ("ALTER TABLE tasks ADD COLUMN one TEXT",), 3: ("UPDATE session SET next_id = slowly()",)}
 inner = opening.set_pragmas
 def slow(raw):
     inner(raw)

@@ -18,14 +18,18 @@ from durable_tui.storage.records import (
     Batch,
     CommitRow,
     ConversationRecord,
+    DocumentRecord,
     EntryRecord,
+    FlightRow,
     Liveness,
     OwnerRow,
     Scope,
     StoredDocument,
     StoredEntry,
+    StoredRevision,
     SubmissionRecord,
     TaskRecord,
+    scope_owner,
 )
 
 R = TypeVar("R", SubmissionRecord, TaskRecord)
@@ -203,6 +207,9 @@ class MemoryStorage(Minting):
         state = self._reading()
         return [loads(state.tasks[i]) for i in sorted(state.live)]
 
+    async def least_wake(self) -> int | None:
+        return min(self._reading().wakes.values(), default=None)
+
     async def document(self, kind: str, scope: Scope, key: str | None = None) -> StoredDocument | None:
         state = self._reading()
         found = state.addresses.get(address_of(kind, scope, key))
@@ -217,15 +224,25 @@ class MemoryStorage(Minting):
     async def document_as_of(self, document_id: int, seq: int) -> StoredDocument | None:
         """A document as it stood after commit `seq`; None when it was not there, or its revisions are dropped."""
         state = self._reading()
-        text = state.documents.get(document_id)
-        if text is None:
-            return None
-        record = loads(text)
-        if record["createdAt"] > seq or record.get("retiredAt", seq + 1) <= seq:
-            return None
-        if not any(r.kind == "base" and r.seq <= seq for r in state.revisions.get(document_id, [])):
-            return None
-        return _fold(state, document_id, seq)
+        return _as_of(state, document_id, seq) if document_id in state.documents else None
+
+    async def documents_as_of(self, scope: Scope, seq: int) -> list[StoredDocument]:
+        state = self._reading()
+        wanted = (scope["kind"], scope_owner(scope))
+        held = (i for i in sorted(state.documents) if _place(loads(state.documents[i])) == wanted)
+        return [found for i in held if (found := _as_of(state, i, seq)) is not None]
+
+    async def revisions(self, document_id: int, *, bases: int = 1) -> list[StoredRevision]:
+        state = self._reading()
+        rows = state.revisions.get(document_id, [])
+        starts = [index for index, row in enumerate(rows) if row.kind == "base"]
+        kept = rows[starts[max(0, len(starts) - bases)] :] if starts and bases > 0 else []
+        at = {row.seq: row.at for row in state.commits}
+        return [StoredRevision(row.seq, at[row.seq], row.kind, row.version, loads(row.text)) for row in kept]
+
+    async def flight(self, epoch: int) -> list[FlightRow]:
+        held = sorted((key, row) for key, row in self._reading().flight.items() if key[0] == epoch)
+        return [FlightRow(*key, row.at, row.kind, loads(row.text)) for key, row in held]
 
     async def commits(
         self, *, after: int = 0, before: int | None = None, limit: int = 1000, reverse: bool = False
@@ -238,6 +255,19 @@ class MemoryStorage(Minting):
 
     async def owners(self, *, limit: int = 200) -> list[OwnerRow]:
         return self._reading().owners[-limit:] if limit > 0 else []
+
+
+def _as_of(state: MemoryState, document_id: int, seq: int) -> StoredDocument | None:
+    record = loads(state.documents[document_id])
+    if record["createdAt"] > seq or record.get("retiredAt", seq + 1) <= seq:
+        return None
+    if not any(row.kind == "base" and row.seq <= seq for row in state.revisions.get(document_id, [])):
+        return None
+    return _fold(state, document_id, seq)
+
+
+def _place(record: DocumentRecord) -> tuple[str, int]:
+    return record["scope"]["kind"], scope_owner(record["scope"])
 
 
 def _fold(state: MemoryState, document_id: int, seq: int | None) -> StoredDocument:
@@ -277,6 +307,7 @@ def _copied(batch: Batch) -> Batch:
         tasks=list(batch.tasks),
         documents=list(batch.documents),
         revisions=list(batch.revisions),
+        flight=list(batch.flight),
     )
 
 

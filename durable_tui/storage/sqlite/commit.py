@@ -7,7 +7,7 @@ import sys
 from typing import Literal, TypeAlias
 
 from durable_tui.delta import clean_text, dumps
-from durable_tui.storage.addresses import retired_first
+from durable_tui.storage.addresses import retired_first, wake_at
 from durable_tui.storage.errors import Fenced, StorageDamaged, StorageError, StorageRejected, StorageUncertain
 from durable_tui.storage.protocol import Durability
 from durable_tui.storage.records import Batch, ConversationRecord, OwnerRow, scope_owner
@@ -30,10 +30,10 @@ _SUBMISSION = (
     " status = excluded.status, record = excluded.record"
 )
 _TASK = (
-    "INSERT INTO tasks (id, conversation_id, kind, status, abort_requested, background, record)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET conversation_id = excluded.conversation_id,"
+    "INSERT INTO tasks (id, conversation_id, kind, status, abort_requested, background, record, wake_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET conversation_id = excluded.conversation_id,"
     " kind = excluded.kind, status = excluded.status, abort_requested = excluded.abort_requested,"
-    " background = excluded.background, record = excluded.record"
+    " background = excluded.background, record = excluded.record, wake_at = excluded.wake_at"
 )
 _DOCUMENT = (
     "INSERT INTO documents (id, kind, key, scope_kind, owner_id, created_at, retired_at, record)"
@@ -42,7 +42,13 @@ _DOCUMENT = (
     " retired_at = excluded.retired_at, record = excluded.record"
 )
 _REVISION = "INSERT INTO document_revisions (document_id, seq, kind, version, content) VALUES (?, ?, ?, ?, ?)"
-_DROP = "DELETE FROM document_revisions WHERE document_id = ? AND seq < ?"
+_DROP_BEFORE_THIS = "DELETE FROM document_revisions WHERE document_id = ?1 AND seq < ?2"
+_DROP_BEFORE_PREVIOUS = (
+    "DELETE FROM document_revisions WHERE document_id = ?1 AND seq < (SELECT max(seq) FROM document_revisions"
+    " WHERE document_id = ?1 AND kind = 'base' AND seq < ?2)"
+)
+_FLIGHT = "INSERT INTO flight (epoch, document_id, seq, at, kind, content) VALUES (?, ?, ?, ?, ?, ?)"
+_KEEP_FLIGHTS = "DELETE FROM flight WHERE epoch NOT IN (SELECT DISTINCT epoch FROM flight ORDER BY epoch DESC LIMIT ?)"
 
 # A failed COMMIT may still be whole in the log when its flush or the log's index failed; these cannot have been.
 _CERTAIN = {
@@ -92,6 +98,7 @@ def _steps(batch: Batch) -> list[Step]:
                     int(r["abortRequested"]),
                     int(r["background"]),
                     dumps(r),
+                    wake_at(r),
                 )
                 for r in batch.tasks
             ],
@@ -113,7 +120,10 @@ def _steps(batch: Batch) -> list[Step]:
             ],
         ),
         (_REVISION, [(r.document_id, seq, r.kind, r.version, dumps(r.content)) for r in batch.revisions]),
-        (_DROP, [(r.document_id, seq) for r in batch.revisions if r.drop_before]),
+        (_DROP_BEFORE_THIS, [(r.document_id, seq) for r in batch.revisions if r.drop_before == "this"]),
+        (_DROP_BEFORE_PREVIOUS, [(r.document_id, seq) for r in batch.revisions if r.drop_before == "previous"]),
+        (_FLIGHT, [(r.epoch, r.document_id, r.seq, r.at, r.kind, dumps(r.content)) for r in batch.flight]),
+        (_KEEP_FLIGHTS, [] if batch.keep_flights is None else [(batch.keep_flights,)]),
     ]
 
 

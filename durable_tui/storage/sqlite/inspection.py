@@ -133,21 +133,23 @@ def judge(raw: sqlite3.Connection, label: str, *, reading: bool) -> int:
             raise StorageForeign(f"{label} was written by another implementation; it can be imported, never written")
         raise StorageDamaged(f"{label} is a database, but not a session; it was not changed")
     version = int(raw.execute("PRAGMA user_version").fetchone()[0])
-    if version > schema.VERSION and not (reading and _readable(raw)):
+    if version > schema.VERSION and not (reading and _readable(raw, version)):
         raise StorageNewer(
             f"{label} has schema version {version}; this program knows version {schema.VERSION}",
             version,
             schema.VERSION,
         )
-    if version < 1 or (version == schema.VERSION and not _readable(raw)):
+    if version < 1 or (version <= schema.VERSION and not _readable(raw, version)):
         raise StorageDamaged(f"{label} lacks tables of a session; it was not changed")
     return version
 
 
-def _readable(raw: sqlite3.Connection) -> bool:
+def _readable(raw: sqlite3.Connection, version: int) -> bool:
+    """Whether the file has all that its version brought and this program knows of."""
     try:
-        for table, columns in schema.COLUMNS.items():
-            raw.execute(f"SELECT {columns} FROM {table} LIMIT 0")
+        for since, tables in schema.COLUMNS.items():
+            for table, columns in tables.items() if since <= version else ():
+                raw.execute(f"SELECT {columns} FROM {table} LIMIT 0")
     except sqlite3.OperationalError:
         return False
     return True

@@ -16,10 +16,12 @@ from durable_tui.storage.records import (
     CommitRow,
     ConversationRecord,
     EntryRecord,
+    FlightRow,
     OwnerRow,
     Scope,
     StoredDocument,
     StoredEntry,
+    StoredRevision,
     SubmissionRecord,
     TaskRecord,
 )
@@ -143,6 +145,9 @@ class SqliteReads(ABC, Generic[H]):
     async def live_tasks(self) -> list[TaskRecord]:
         return await self._read(queries.live_tasks)
 
+    async def least_wake(self) -> int | None:
+        return await self._read(queries.least_wake)
+
     async def document(self, kind: str, scope: Scope, key: str | None = None) -> StoredDocument | None:
         return await self._read(queries.document, kind, scope, key)
 
@@ -152,6 +157,15 @@ class SqliteReads(ABC, Generic[H]):
     async def document_as_of(self, document_id: int, seq: int) -> StoredDocument | None:
         """A document as it stood after commit `seq`; None when it was not there, or its revisions are dropped."""
         return await self._read(queries.document_as_of, document_id, seq)
+
+    async def documents_as_of(self, scope: Scope, seq: int) -> list[StoredDocument]:
+        return await self._read(queries.documents_as_of, scope, seq)
+
+    async def revisions(self, document_id: int, *, bases: int = 1) -> list[StoredRevision]:
+        return await self._read(queries.revisions, document_id, bases)
+
+    async def flight(self, epoch: int) -> list[FlightRow]:
+        return await self._read(queries.flight, epoch)
 
     async def commits(
         self, *, after: int = 0, before: int | None = None, limit: int = 1000, reverse: bool = False

@@ -91,15 +91,15 @@ async def test_k16_places_that_hold_no_session(tmp_path: Path, reading: bool) ->
 async def test_d07_a_newer_schema_is_refused_with_both_numbers(tmp_path: Path) -> None:
     path = await made(tmp_path / "newer.sqlite", 3)
     change(path, "PRAGMA user_version = 7", "ALTER TABLE entries ADD COLUMN mood TEXT")
-    error = await refused(path, StorageNewer, "version 7", "version 1")
-    assert isinstance(error, StorageNewer) and (error.found, error.supported) == (7, 1)
+    error = await refused(path, StorageNewer, "version 7", "version 2")
+    assert isinstance(error, StorageNewer) and (error.found, error.supported) == (7, 2)
     before = path.read_bytes()
     reader = await SqliteReader.open(path)
     assert len(await reader.entries(1)) == 3 and "version 7" in reader.warnings[0]
     await reader.close()
     assert path.read_bytes() == before
     change(path, "ALTER TABLE entries RENAME COLUMN record TO body")
-    await refused(path, StorageNewer, "version 7", "version 1", reading=True)
+    await refused(path, StorageNewer, "version 7", "version 2", reading=True)
 
 
 async def test_d07_an_unknown_column_does_no_harm(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ async def test_ui_k11_every_setting_is_explicit(tmp_path: Path) -> None:
     assert await pragma(storage, "wal_autocheckpoint") == 16384
     assert await pragma(storage, "journal_size_limit") == 64 * 1024 * 1024
     assert await pragma(storage, "application_id") == 0x44545549
-    assert await pragma(storage, "user_version") == 1
+    assert await pragma(storage, "user_version") == 2
     follower = await SqliteReader.open(tmp_path / "a.sqlite")
     assert await pragma(follower, "busy_timeout") == 5000
     await follower.close()

@@ -21,6 +21,9 @@ async def test_spec_4_live_tasks_and_open_submissions_are_found_by_index(tmp_pat
     assert "USING INDEX submissions_open" in await plan(queries.OPEN_SUBMISSIONS, "queued", 0, 5)
     assert "USING INDEX documents_live" in await plan(queries.DOCUMENT, 9, "session", 0, "k", b"")
     assert "USING INDEX documents_live" in await plan(queries.DOCUMENTS, 9, "session", 0)
+    assert "USING COVERING INDEX tasks_wake" in await plan(queries.LEAST_WAKE)
+    assert "USING INDEX documents_scope" in await plan(queries.DOCUMENTS_AS_OF, 9, "session", 0)
+    assert "SCAN r" not in await plan(queries.REVISIONS, 2, 1)
     statements: list[str] = []
     await raw_of(storage, lambda raw: raw.set_trace_callback(statements.append))
     await storage.entries(1, after=5, before=9, reverse=True)

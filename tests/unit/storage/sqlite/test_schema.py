@@ -25,7 +25,7 @@ async def test_spec_17_1_the_file_its_tables_and_its_mode(tmp_path: Path) -> Non
     rows = await raw_of(
         storage, lambda raw: raw.execute("SELECT name FROM sqlite_master WHERE type='table'").fetchall()
     )
-    assert sorted(row[0] for row in rows) == sorted(schema.COLUMNS)
+    assert sorted(row[0] for row in rows) == sorted({table for tables in schema.COLUMNS.values() for table in tables})
     await begin(storage)
     held = {"owner": {"conversationId": 1, "taskId": 3}}
     await put(
@@ -53,8 +53,8 @@ async def test_spec_17_1_the_file_its_tables_and_its_mode(tmp_path: Path) -> Non
 async def test_d07_a_migration_is_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = await made(tmp_path / "a.sqlite", 2)
     good = ("ALTER TABLE tasks ADD COLUMN one TEXT", "CREATE TABLE two (a)", "UPDATE entries SET kind = 'moved'")
-    monkeypatch.setattr(schema, "VERSION", 4)
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: (good[0],), 2: ("CREATE TABLE broken (",), 3: (good[2],)})
+    monkeypatch.setattr(schema, "VERSION", 5)
+    monkeypatch.setattr(schema, "MIGRATIONS", {2: (good[0],), 3: ("CREATE TABLE broken (",), 4: (good[2],)})
 
     def dump() -> list[str]:
         raw = sqlite3.connect(path)
@@ -65,15 +65,15 @@ async def test_d07_a_migration_is_one_transaction(tmp_path: Path, monkeypatch: p
 
     before = dump()
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"from version 1 to 4 .*as before"):
+        with pytest.raises(StorageError, match=r"from version 2 to 5 .*as before"):
             await SqliteStorage.open(path)
         assert dump() == before
     reader = await SqliteReader.open(path)
     assert len(await reader.entries(1)) == 2
     await reader.close()
     assert dump() == before, "a reader never migrates"
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: (good[0],), 2: (good[1],), 3: (good[2],)})
+    monkeypatch.setattr(schema, "MIGRATIONS", {2: (good[0],), 3: (good[1],), 4: (good[2],)})
     storage = await SqliteStorage.open(path)
     assert {found.record["kind"] for found in await storage.entries(1)} == {"pi.user"}
     await storage.close()
-    assert dump()[-1] == "(4,)" and any("'moved'" in line for line in dump())
+    assert dump()[-1] == "(5,)" and any("'moved'" in line for line in dump())
