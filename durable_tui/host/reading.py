@@ -1,4 +1,4 @@
-"""Facts of a session file, read without owning it, through the storage's read-only door only (spec 4.3)."""
+"""Facts of a session file, read without owning it, through a Reader only (spec 4.3)."""
 
 from __future__ import annotations
 

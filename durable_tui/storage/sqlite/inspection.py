@@ -40,7 +40,7 @@ def signature(path: str) -> Signature:
 
 
 def connect(path: str, query: str) -> sqlite3.Connection:
-    """A connection for jobs: no implicit transactions, usable from the door's thread, busy waits of BUSY_MS."""
+    """A connection for jobs: no implicit transactions, usable from the connection's thread, busy waits of BUSY_MS."""
     uri = f"file:{quote(os.fsencode(path))}?{query}"
     raw = sqlite3.connect(
         uri, uri=True, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -53,11 +53,6 @@ def connect_reading(path: str) -> tuple[sqlite3.Connection, Signature]:
     """A read-only connection that leaves no file behind, and the state of the file it belongs to."""
     before = signature(path)
     return connect(path, "mode=ro&immutable=1" if before.quiet else "mode=ro"), before
-
-
-def resolve(path: str | os.PathLike[str]) -> str:
-    """The one name of a session: through symbolic links, so that every way to a file meets the same lock."""
-    return os.path.realpath(os.fspath(path))
 
 
 def check_place(path: str, label: str) -> bool:

@@ -23,6 +23,11 @@ _held: weakref.WeakSet[OwnerLock] = weakref.WeakSet()
 PATIENCE = 0.3
 
 
+def resolve(path: str | os.PathLike[str]) -> str:
+    """Return the one name of a session: through symbolic links, so that every way to a file meets the same lock."""
+    return os.path.realpath(os.fspath(path))
+
+
 def sibling(path: str, suffix: str) -> str:
     """`NAME.lock` or `NAME.files` for the session file at the resolved `path`."""
     return path.removesuffix(".sqlite") + suffix
@@ -87,7 +92,7 @@ def owner_of(path: str | os.PathLike[str]) -> LockHolder | None:
     None when no live process does. Only looks; never creates or keeps anything.
     """
     try:
-        descriptor = os.open(sibling(os.path.realpath(path), ".lock"), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(sibling(resolve(path), ".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError:

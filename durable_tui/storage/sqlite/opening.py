@@ -6,13 +6,13 @@ import sqlite3
 import sys
 
 from durable_tui.ground.clock import now_ms
-from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected
+from durable_tui.storage.errors import StorageDamaged, StorageError
 from durable_tui.storage.identity import liveness, this_owner
 from durable_tui.storage.protocol import Durability
 from durable_tui.storage.records import Liveness, OwnerRow
 from durable_tui.storage.sqlite import queries, schema
 from durable_tui.storage.sqlite.commit import Writer
-from durable_tui.storage.sqlite.disk import free_bytes, is_network, lacks_space
+from durable_tui.storage.sqlite.disk import is_full, is_network, no_space
 from durable_tui.storage.sqlite.inspection import (
     BUSY_MS,
     admit,
@@ -83,10 +83,8 @@ def take(path: str, label: str, durability: Durability, create: bool) -> Opening
             raise
     except sqlite3.Error as error:
         lock.release()
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) and lacks_space(path):
-            # Already reading needs room: a write-ahead log shares its index in a file.
-            message = f"no space left for {path} ({free_bytes(path):,} bytes free); it was not opened"
-            raise StorageRejected(message, full=True) from error
+        if is_full(error, path):  # already reading needs room: a write-ahead log shares its index in a file
+            raise no_space(path, "it was not opened") from error
         raise explain(error, label) from error
     except BaseException:
         lock.release()
@@ -98,8 +96,7 @@ def _create(path: str, label: str, wal: bool) -> None:
         schema.create(path, now_ms(), lambda name: connect(name, "mode=rw"), wal=wal)
     except sqlite3.Error as error:
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            message = f"no space left for {path} ({free_bytes(path):,} bytes free); no session was made"
-            raise StorageRejected(message, full=True) from error
+            raise no_space(path, "no session was made") from error
         raise StorageError(f"{label} could not be made ({error})") from error
     except OSError as error:
         raise StorageError(f"{label} could not be made ({error.strerror})") from error
@@ -116,6 +113,10 @@ def _begin(
     unclean = opening.previous is not None and opening.previous.closed_at is None
     if unclean and not check_whole(raw, path, label):
         opening.warnings.append(f"{label} is too large to be checked after the unclean end")
+    counters = raw.execute("SELECT next_id, next_seq FROM session").fetchone()
+    if counters is None:
+        raise StorageDamaged(f"{label} has lost its counters; it was not changed")
+    opening.next_id, opening.next_seq = counters
     set_pragmas(raw)
     _set_journal(raw, opening, label, wal)
     opening.writer.always_flush(raw)
@@ -123,10 +124,6 @@ def _begin(
         schema.migrate(raw, label)
     opening.former_owner = _former_owner(path, opening.previous)
     opening.owner = this_owner(opening.previous.epoch + 1 if opening.previous else 1, now_ms())
-    counters = raw.execute("SELECT next_id, next_seq FROM session").fetchone()
-    if counters is None:
-        raise StorageDamaged(f"{label} has lost its counters; it was not changed")
-    opening.next_id, opening.next_seq = counters
     opening.writer.begin_epoch(raw, opening.owner)
     return opening
 

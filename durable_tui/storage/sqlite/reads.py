@@ -27,7 +27,7 @@ from durable_tui.storage.records import (
 )
 from durable_tui.storage.sqlite import queries
 from durable_tui.storage.sqlite.inspection import explain
-from durable_tui.storage.sqlite.lock import sibling
+from durable_tui.storage.sqlite.lock import resolve, sibling
 from durable_tui.storage.sqlite.thread import ConnectionThread, Handle
 
 H = TypeVar("H", bound=Handle)
@@ -48,7 +48,7 @@ class SqliteReads(ABC, Generic[H]):
     @classmethod
     async def _connected(cls, path: str | os.PathLike[str], connect: Callable[[str, str], H]) -> Self:
         """Open with `connect(resolved path, label)`; a caller cancelled meanwhile leaves nothing open."""
-        label, real = os.path.abspath(os.fspath(path)), os.path.realpath(os.fspath(path))
+        label, real = os.path.abspath(os.fspath(path)), resolve(path)
         thread = ConnectionThread(lambda: connect(real, label))
         opening, cancelled = await uninterrupted(thread.open())
         if cancelled:
