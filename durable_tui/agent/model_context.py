@@ -10,7 +10,7 @@ from typing import Any
 from durable_tui.models.messages import message_text
 from durable_tui.models.usage import IMAGE_TOKENS
 from durable_tui.session import Commit, Session
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import EntryRecord
 
 LEFT_OUT = frozenset({"error", "aborted", "deferred"})
@@ -222,7 +222,7 @@ class Contexts:
                 cache.add(entry)
 
 
-async def _build(storage: Storage, conversation_id: int, cutoff: int | None) -> ContextCache:
+async def _build(storage: Reader, conversation_id: int, cutoff: int | None) -> ContextCache:
     marker = await storage.newest_head(conversation_id, upto=cutoff)
     cache = ContextCache()
     start = marker["head"] if marker is not None else 0

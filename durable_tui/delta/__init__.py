@@ -21,7 +21,7 @@ from durable_tui.delta.frozen import (
     utf16_length,
 )
 from durable_tui.delta.json import dumps, loads
-from durable_tui.delta.ops import OpError, apply_ops
+from durable_tui.delta.ops import Op, OpError, apply_ops
 
 __all__ = [
     "MAX_DEPTH",
@@ -35,6 +35,7 @@ __all__ = [
     "Json",
     "JsonError",
     "JsonObject",
+    "Op",
     "OpError",
     "apply_ops",
     "clean_text",

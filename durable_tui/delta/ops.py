@@ -13,12 +13,13 @@ A path is a list of keys and indices; only `r`, `p` and `m` may address the root
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from durable_tui.delta.frozen import (
     FrozenDict,
     FrozenList,
+    Json,
     JsonError,
     check_depth,
     clean_text,
@@ -29,6 +30,8 @@ from durable_tui.delta.frozen import (
 )
 
 Path = tuple[str | int, ...]
+Op: TypeAlias = "Sequence[Json]"
+"""One op as stored: its letter, then its arguments."""
 
 _dict_set = dict.__setitem__
 _dict_delete = dict.__delitem__

@@ -11,7 +11,7 @@ from durable_tui.engine.ownership import children_of
 from durable_tui.engine.shapes import Death, FoundTask, Recovery, Verdict
 from durable_tui.engine.task import Decision, changed, checkpoint_of, phase_of, status_of
 from durable_tui.session import Commit, DocumentDefinition, Session, Transaction
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import OwnerRow, StoredDecision, TaskRecord
 
 KEPT_DEATHS = 100
@@ -42,9 +42,7 @@ class RecoveryReport:
         self._found_as: dict[int, str] = {}  # tasks without a verdict, and their status as found
         self._verdicts: dict[int, Verdict] = {}
         self._noted: list[_Noted] = []
-        storage = session.storage
-        in_order = storage.previous is None or storage.previous.closed_at is not None
-        self.former_owner_dead = in_order or storage.former_owner_dead
+        self.former_owner_dead = session.storage.former_owner == "dead"
         session.observe(self._observe)
 
     def is_undecided(self, task_id: int) -> bool:
@@ -203,7 +201,7 @@ def _death(dead: OwnerRow, last: tuple[int, int], found_by: int, now: int, rows:
     }
 
 
-async def _last_commit(storage: Storage, dead: OwnerRow) -> tuple[int, int]:
+async def _last_commit(storage: Reader, dead: OwnerRow) -> tuple[int, int]:
     """Seq and time of the newest commit of the dead epoch; its opening is one, so there always is one."""
     before: int | None = None
     while True:
@@ -234,7 +232,7 @@ def _deaths_in_a_row(owners: list[OwnerRow]) -> int:
     return count
 
 
-async def opens_keep_dying(storage: Storage) -> bool:
+async def opens_keep_dying(storage: Reader) -> bool:
     """Whether the last openings all died before they did anything, so that this one should open paused (6.11)."""
     owners = (await storage.owners())[:-1]
     recent = owners[-SAME_DEATHS:]

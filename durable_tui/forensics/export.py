@@ -11,12 +11,12 @@ from durable_tui.forensics.blocks import Block, blocks
 from durable_tui.forensics.report import Report, header, recovery_lines, title_of
 from durable_tui.host.jsonlines import json_line
 from durable_tui.host.reading import all_entries
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 
-Renderer = Callable[[Storage, Report], AsyncIterator[str]]
+Renderer = Callable[[Reader, Report], AsyncIterator[str]]
 
 
-async def markdown(storage: Storage, report: Report) -> AsyncIterator[str]:
+async def markdown(storage: Reader, report: Report) -> AsyncIterator[str]:
     """Markdown. Inputs and answers as they are, everything else fenced so that no content becomes structure."""
     yield f"# {_inline(title_of(report.info))}\n\n"
     for name, value in header(report):
@@ -71,7 +71,7 @@ section{border-left:3px solid #8886;padding:.1rem .9rem;margin:.8rem 0}.user{bor
 dd{margin:0 0 0 8rem}"""
 
 
-async def html_page(storage: Storage, report: Report) -> AsyncIterator[str]:
+async def html_page(storage: Reader, report: Report) -> AsyncIterator[str]:
     """One page that loads nothing: no script, no link, every character of the session escaped."""
     title = html.escape(_printable(title_of(report.info)))
     yield (
@@ -102,7 +102,7 @@ def _printable(text: str) -> str:
     return "".join(character if character >= " " or character in "\n\t" else "\ufffd" for character in text)
 
 
-async def jsonl(storage: Storage, report: Report) -> AsyncIterator[str]:
+async def jsonl(storage: Reader, report: Report) -> AsyncIterator[str]:
     """One record a line with its `type`: session, conversation, entry (with `seq`), submission, task, death."""
     yield _line("session", report.info.json())
     for conversation in report.conversations:

@@ -12,7 +12,7 @@ from durable_tui.engine.task import outcome_detail, outcome_of, phase_of, status
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
 from durable_tui.models.usage import cost_text, tokens_text
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import ConversationRecord, SubmissionRecord, TaskRecord
 
 
@@ -35,7 +35,7 @@ class Report:
         }
 
 
-async def gather(storage: Storage, info: SessionInfo) -> Report:
+async def gather(storage: Reader, info: SessionInfo) -> Report:
     """Read the report of an open (read-only) store."""
     recovery = await document_value(storage, "dt.recovery", SESSION_SCOPE) or {"deaths": []}
     verdicts = newest_rows(recovery)
@@ -95,7 +95,7 @@ def task_row(task: TaskRecord, found: dict[str, Any] | None = None) -> dict[str,
     return row
 
 
-async def entries_json(storage: Storage, report: Report) -> list[dict[str, Any]]:
+async def entries_json(storage: Reader, report: Report) -> list[dict[str, Any]]:
     """The conversations with their entries, each entry with the seq of its commit."""
     found = []
     for conversation in report.conversations:

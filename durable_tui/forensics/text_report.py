@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 from durable_tui.forensics.blocks import Block, blocks
 from durable_tui.forensics.report import Report, header, recovery_lines, title_of
 from durable_tui.host.reading import all_entries
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 
 LABEL = 6  # columns of the speaker
 RESULT_LINES = 12  # lines of a tool's result that are shown; exports have all
 
 
-async def render(storage: Storage, report: Report) -> AsyncIterator[str]:
+async def render(storage: Reader, report: Report) -> AsyncIterator[str]:
     """Pieces of the text, each ending with a newline."""
     yield f"{title_of(report.info)}\n"
     for name, value in header(report):

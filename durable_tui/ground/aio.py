@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 async def uninterrupted(
-    work: Coroutine[Any, Any, T], on_cancel: Callable[[], None] | None = None
+    work: Coroutine[Any, Any, T] | asyncio.Task[T], on_cancel: Callable[[], None] | None = None
 ) -> tuple[asyncio.Task[T], bool]:
-    """The finished task of `work`, and whether the caller was cancelled meanwhile and still has to end.
+    """Return the finished task of `work`, and whether the caller was cancelled meanwhile and still has to end.
 
     Never raises: look at the task for its result, its exception, or its own cancellation. `on_cancel` is called each
     time the caller is cancelled.

@@ -27,7 +27,7 @@ from durable_tui.models.usage import total_usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
 from durable_tui.storage.errors import Fenced, StorageError
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import OwnerRef, TaskRecord
 from durable_tui.views.build import task_row
 from durable_tui.views.shapes import TaskRow
@@ -50,7 +50,7 @@ class Harness:
 
     @staticmethod
     def open(
-        storage: Storage,
+        storage: Owner,
         *,
         models: ModelSource,
         registry: Registry,
@@ -276,7 +276,7 @@ class Opening:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: Owner,
         models: ModelSource,
         registry: Registry,
         environment: EnvironmentFactory,

@@ -262,11 +262,10 @@ def describe(path: Path, item: dict[str, Any]) -> SessionInfo:
 
 
 def _dead(opening: dict[str, Any]) -> bool:
-    from durable_tui.storage.identity import is_dead
+    from durable_tui.storage.identity import liveness
 
-    return is_dead(
-        OwnerRow(
-            epoch=opening["epoch"], pid=opening["pid"], host=opening["host"], boot_id=opening["bootId"],
-            process_started_at=opening["startedAt"], opened_at=opening["openedAt"],
-        )
+    owner = OwnerRow(
+        epoch=opening["epoch"], pid=opening["pid"], host=opening["host"], boot_id=opening["bootId"],
+        process_started_at=opening["startedAt"], opened_at=opening["openedAt"],
     )  # fmt: skip
+    return liveness(owner) == "dead"

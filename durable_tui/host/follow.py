@@ -15,8 +15,8 @@ from durable_tui.host.reading import SESSION_SCOPE, conversation_scope, document
 from durable_tui.session.watch import Frame
 
 if TYPE_CHECKING:
+    from durable_tui.storage import Reader
     from durable_tui.storage.records import StoredEntry, TaskRecord
-    from durable_tui.storage.sqlite.store import SqliteStorage
 
 INTERVAL = 0.3  # seconds between two looks
 ROOT = 1
@@ -38,7 +38,7 @@ class Followed:
 
     id = ROOT
 
-    def __init__(self, storage: SqliteStorage, path: Path) -> None:
+    def __init__(self, storage: Reader, path: Path) -> None:
         self.storage = storage
         self.path = path
         self._closed = asyncio.Event()
@@ -46,9 +46,9 @@ class Followed:
     @classmethod
     async def open(cls, path: Path) -> Followed:
         """Raises what the storage raises."""
-        from durable_tui.storage.sqlite.store import SqliteStorage
+        from durable_tui.storage import SqliteReader
 
-        return cls(await SqliteStorage.open(path, read_only=True), path)
+        return cls(await SqliteReader.open(path), path)
 
     async def close(self) -> None:
         self._closed.set()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from durable_tui.harness.harness import Harness
     from durable_tui.models.models import Models
     from durable_tui.models.provider import ThinkingLevel
-    from durable_tui.storage.sqlite.store import SqliteStorage
+    from durable_tui.storage import SqliteStorage
 
 HOW_TO_GET_A_MODEL = (
     "set a key such as OPENAI_API_KEY, DEEPSEEK_API_KEY or OPENROUTER_API_KEY, or start a local server "
@@ -125,7 +125,7 @@ async def open_session(
     """
     from durable_tui.environment.local import LocalEnvironment
     from durable_tui.harness.harness import Harness
-    from durable_tui.storage.sqlite.store import SqliteStorage
+    from durable_tui.storage import SqliteStorage
 
     path = path.resolve()
     created = not path.exists()

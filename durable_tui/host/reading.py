@@ -1,36 +1,33 @@
-"""Facts of a session file, read without owning it, through the storage's read-only door only (spec 4.3)."""
+"""Facts of a session file, read without owning it, through a Reader only (spec 4.3)."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageForeign, StorageNewer
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import Scope, StoredEntry
-
-if TYPE_CHECKING:
-    from durable_tui.storage.sqlite.store import SqliteStorage
 
 SESSION_SCOPE: Scope = {"kind": "session"}
 PAGE = 500
 
 
 @asynccontextmanager
-async def reading(path: Path) -> AsyncIterator[SqliteStorage]:
+async def reading(path: Path) -> AsyncIterator[Reader]:
     """The store of a session, read-only and closed at the end. Raises what the storage raises."""
-    from durable_tui.storage.sqlite.store import SqliteStorage
+    from durable_tui.storage import SqliteReader
 
-    storage = await SqliteStorage.open(path, read_only=True)
+    storage = await SqliteReader.open(path)
     try:
         yield storage
     finally:
         await storage.close()
 
 
-async def document_value(storage: Storage, kind: str, scope: Scope) -> Any:
+async def document_value(storage: Reader, kind: str, scope: Scope) -> Any:
     """The value of a live document, or None: its newest base with the deltas after it."""
     from durable_tui.delta.ops import apply_ops
 
@@ -47,7 +44,7 @@ def conversation_scope(conversation_id: int) -> Scope:
     return {"kind": "conversation", "conversationId": conversation_id}
 
 
-async def all_entries(storage: Storage, conversation_id: int) -> AsyncIterator[StoredEntry]:
+async def all_entries(storage: Reader, conversation_id: int) -> AsyncIterator[StoredEntry]:
     """The entries of a conversation in id order, page by page; no cursor stays open between pages."""
     after = 0
     while True:
@@ -78,7 +75,7 @@ async def facts(path: Path) -> dict[str, Any]:
         return {"problem": "damaged", "message": str(error)}
 
 
-async def _facts(storage: Storage) -> dict[str, Any]:
+async def _facts(storage: Reader) -> dict[str, Any]:
     from durable_tui.models.usage import total_usage
 
     session = await document_value(storage, "dt.session", SESSION_SCOPE) or {}
@@ -111,7 +108,7 @@ async def _facts(storage: Storage) -> dict[str, Any]:
     return found
 
 
-async def _first_words(storage: Storage) -> str | None:
+async def _first_words(storage: Reader) -> str | None:
     """The beginning of the first input: what an untitled session is called."""
     from durable_tui.models.messages import message_text
 

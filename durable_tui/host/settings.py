@@ -8,15 +8,15 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from durable_tui.host.host_errors import ConfigError
 from durable_tui.models.provider import THINKING_LEVELS, ThinkingLevel
 
 if TYPE_CHECKING:
     from durable_tui.agent.settings import Settings
+    from durable_tui.storage.protocol import Durability
 
-Durability = Literal["process", "intents", "power"]
 APIS = ("openai-chat", "openai-responses", "anthropic", "scripted")
 MODES = ("one_at_a_time", "all")
 

@@ -18,7 +18,7 @@ from durable_tui.session.documents import Address, DocumentChange, DocumentDefin
 from durable_tui.session.session_errors import DocumentRefused, NestedCommit, SessionClosed, SessionPoisoned
 from durable_tui.session.transaction import Transaction
 from durable_tui.storage.errors import Fenced, StorageRejected
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import (
     Batch,
     ConversationRecord,
@@ -58,7 +58,7 @@ class Session:
     `tasks` holds the live tasks, `submissions` the unsettled ones seen so far, `conversations` all conversations.
     """
 
-    def __init__(self, storage: Storage, *, now: Callable[[], int] | None = None) -> None:
+    def __init__(self, storage: Owner, *, now: Callable[[], int] | None = None) -> None:
         self.storage = storage
         self.state: SessionState = "open"
         self.reason: str | None = None
@@ -79,7 +79,7 @@ class Session:
         self.now = now or _milliseconds
 
     @classmethod
-    async def open(cls, storage: Storage, *, now: Callable[[], int] | None = None) -> Session:
+    async def open(cls, storage: Owner, *, now: Callable[[], int] | None = None) -> Session:
         """Load what lives in memory: the live tasks and the conversations. Starts and writes nothing."""
         session = cls(storage, now=now)
         after = 0

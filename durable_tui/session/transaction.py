@@ -307,7 +307,7 @@ class Transaction:
         base = draft.migrated or (definition.checkpoint is not None and definition.checkpoint(value, state.deltas + 1))
         droppable = definition.history != "rewindable"
         batch.revisions.append(
-            Revision(state.record["id"], "base", definition.version, value, drop_before=droppable)
+            Revision(state.record["id"], "base", definition.version, value, drop_before="this" if droppable else None)
             if base
             else Revision(state.record["id"], "delta", definition.version, ops)
         )

@@ -18,15 +18,18 @@ from durable_tui.storage.errors import (
 
 if TYPE_CHECKING:
     from durable_tui.storage.memory.store import MemoryStorage
-    from durable_tui.storage.protocol import Storage
+    from durable_tui.storage.protocol import Owner, Reader
+    from durable_tui.storage.sqlite.reader import SqliteReader
     from durable_tui.storage.sqlite.store import SqliteStorage
 
 __all__ = [
     "Fenced",
     "MemoryStorage",
+    "Owner",
+    "Reader",
     "SessionLocked",
+    "SqliteReader",
     "SqliteStorage",
-    "Storage",
     "StorageDamaged",
     "StorageError",
     "StorageForeign",
@@ -35,7 +38,13 @@ __all__ = [
     "StorageUncertain",
 ]
 
-_LAZY = {"MemoryStorage": "memory.store", "SqliteStorage": "sqlite.store", "Storage": "protocol"}
+_LAZY = {
+    "MemoryStorage": "memory.store",
+    "Owner": "protocol",
+    "Reader": "protocol",
+    "SqliteReader": "sqlite.reader",
+    "SqliteStorage": "sqlite.store",
+}
 
 
 __getattr__ = lazy(__name__, _LAZY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from durable_tui.delta import clean_text, freeze
-from durable_tui.storage.records import Batch, DocumentRecord, Scope, scope_owner
+from durable_tui.storage.records import Batch, DocumentRecord, Scope, TaskRecord, scope_owner
 
 Address = tuple[str, str, int, str | None]
 
@@ -34,3 +34,10 @@ def unretired(record: DocumentRecord) -> DocumentRecord:
     if "retiredAt" not in record:
         return record
     return cast(DocumentRecord, freeze({name: value for name, value in record.items() if name != "retiredAt"}))
+
+
+def wake_at(record: TaskRecord) -> int | None:
+    """Return when a task's time gate opens, in milliseconds; None without one (spec 6.12)."""
+    state = record["state"]
+    gate = state.get("gate") if state["status"] == "pending" else None
+    return gate.get("time") if gate else None

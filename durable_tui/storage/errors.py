@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 
 class StorageError(Exception):
@@ -25,15 +25,22 @@ class Fenced(StorageError):
     """Another process owns the store now; certain, and fatal to this owner (spec 4.2)."""
 
 
+class LockHolder(TypedDict, total=False):
+    """Who owns a session now, as far as it says so; times in milliseconds, `startedAt` is that of the opening."""
+
+    pid: int
+    host: str
+    startedAt: int
+    bootId: str
+    processStartedAt: int
+
+
 class SessionLocked(StorageError):
-    """Another process owns the store (spec 4.2).
+    """Another process owns the store (spec 4.2)."""
 
-    `owner` is `{pid, host, startedAt}` (milliseconds) as far as known.
-    """
-
-    def __init__(self, message: str, owner: dict[str, Any] | None = None) -> None:
+    def __init__(self, message: str, owner: LockHolder | None = None) -> None:
         super().__init__(message)
-        self.owner = owner or {}
+        self.owner: LockHolder = owner or {}
 
 
 class StorageNewer(StorageError):

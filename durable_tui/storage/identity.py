@@ -8,7 +8,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from durable_tui.storage.records import OwnerRow
+from durable_tui.storage.records import Liveness, OwnerRow
 
 # A start time is derived from the clock at boot, which may be corrected a little later.
 START_TOLERANCE = 2_000
@@ -79,16 +79,19 @@ def this_owner(epoch: int, opened_at: int) -> OwnerRow:
     return OwnerRow(epoch, pid, host_name(), boot_id(), process_started_at(pid) or 0, opened_at)
 
 
-def is_dead(owner: OwnerRow) -> bool:
-    """Whether the process that made `owner` is provably gone: this host, and another boot or no such process.
+def liveness(owner: OwnerRow) -> Liveness:
+    """Return what can be proved of the process that made `owner`.
 
-    False when it lives, or when nobody can say.
+    "dead": another boot of this host, or no such process any more. "alive": the same pid with the same start time.
+    "unknown": another host, or a start time that nobody may see.
     """
     if owner.host != host_name():
-        return False
+        return "unknown"
     if owner.boot_id and boot_id() and owner.boot_id != boot_id():
-        return True
+        return "dead"
     started = process_started_at(owner.pid)
     if started is None:
-        return True
-    return bool(started and owner.process_started_at) and abs(started - owner.process_started_at) > START_TOLERANCE
+        return "dead"
+    if not started or not owner.process_started_at:
+        return "unknown"
+    return "dead" if abs(started - owner.process_started_at) > START_TOLERANCE else "alive"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
-    from durable_tui.delta import Json
+    from collections.abc import Sequence
+
+    from durable_tui.delta import Json, Op
 
 TaskStatus = Literal["pending", "running", "waiting", "completing", "terminal"]
+Liveness: TypeAlias = Literal["dead", "alive", "unknown"]  # of a process, as far as it can be proved (spec 4.2)
+RevisionKind: TypeAlias = Literal["base", "delta"]
 SubmissionStatus = Literal["queued", "placed", "done", "unanswered"]
 
 
@@ -72,18 +76,21 @@ class SubmissionRecord(TypedDict):
 
 
 class Gate(TypedDict):
-    """What a pending task waits for that is not a task: a time (and since when), a submission, an answer, a person."""
+    """What a pending task waits for: exactly one of `time`, `submission`, `ask` and `person` (spec 6.12).
+
+    `time` and `since`, when the wait began, are milliseconds.
+    """
 
     reason: str
     time: NotRequired[int]
     since: NotRequired[int]
     submission: NotRequired[int]
     ask: NotRequired[str]
-    person: NotRequired[bool]
+    person: NotRequired[Literal[True]]
 
 
 class LiveState(TypedDict):
-    """A task that may run or runs; `checkpoint` is `{phase, …}` of its kind."""
+    """A task that may run or runs; `checkpoint` is `{phase, …}` of its kind, `gate` what a pending one waits for."""
 
     status: Literal["pending", "running"]
     checkpoint: Any
@@ -185,6 +192,9 @@ class DocumentRecord(TypedDict):
     retiredAt: NotRequired[int]
 
 
+Record = ConversationRecord | EntryRecord | SubmissionRecord | TaskRecord | DocumentRecord
+
+
 def scope_owner(scope: Scope) -> int:
     """The id a scope belongs to; 0 for the session."""
     return scope.get("conversationId") or scope.get("taskId") or 0
@@ -192,18 +202,49 @@ def scope_owner(scope: Scope) -> int:
 
 @dataclass(slots=True, frozen=True)
 class Revision:
-    """One stored change of a document: a base holds the value, a delta the list of ops (spec 5)."""
+    """A change of a document to be stored: a base holds the value, a delta the list of ops (spec 5).
+
+    A base of a document that keeps no history may drop the revisions before itself (`drop_before="this"`), or only
+    those before the base that precedes it (`"previous"`).
+    """
 
     document_id: int
-    kind: Literal["base", "delta"]
+    kind: RevisionKind
     version: int
-    content: Any
-    drop_before: bool = False  # a base of a `latest` document may drop the revisions before it
+    content: Json
+    drop_before: Literal["this", "previous"] | None = None
+
+
+@dataclass(slots=True, frozen=True)
+class StoredRevision:
+    """A change of a document as it was stored: by commit `seq`, at `at` milliseconds."""
+
+    seq: int
+    at: int
+    kind: RevisionKind
+    version: int
+    content: Json
+
+
+@dataclass(slots=True, frozen=True)
+class FlightRow:
+    """A revision as the flight recorder keeps it: the document's, at the death of the opening `epoch` (spec 5.7)."""
+
+    epoch: int
+    document_id: int
+    seq: int
+    at: int
+    kind: RevisionKind
+    content: Json
 
 
 @dataclass(slots=True)
 class Batch:
-    """What one commit writes, in the order of creation. Records are whole: a known id is replaced."""
+    """What one commit writes, in the order of creation. Records are whole: a known id is replaced.
+
+    With `keep_flights` the recordings in `flight` of all but so many of the newest epochs are dropped, counted with
+    those of this batch.
+    """
 
     seq: int
     at: int
@@ -214,10 +255,19 @@ class Batch:
     tasks: list[TaskRecord] = field(default_factory=list)
     documents: list[DocumentRecord] = field(default_factory=list)
     revisions: list[Revision] = field(default_factory=list)
+    flight: list[FlightRow] = field(default_factory=list)
+    keep_flights: int | None = None
 
     def __bool__(self) -> bool:
         return bool(
-            self.conversations or self.entries or self.submissions or self.tasks or self.documents or self.revisions
+            self.conversations
+            or self.entries
+            or self.submissions
+            or self.tasks
+            or self.documents
+            or self.revisions
+            or self.flight
+            or self.keep_flights is not None
         )
 
 
@@ -235,8 +285,8 @@ class StoredDocument:
 
     record: DocumentRecord
     version: int
-    base: Any
-    deltas: tuple[list[Any], ...]
+    base: Json
+    deltas: tuple[Sequence[Op], ...]
 
 
 @dataclass(slots=True, frozen=True)

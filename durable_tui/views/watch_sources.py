@@ -13,7 +13,7 @@ from durable_tui.engine.engine import Engine
 from durable_tui.engine.shapes import Verdict
 from durable_tui.session import Commit, DocumentDefinition, Frame, Session, Watch
 from durable_tui.session.documents import DocumentChange
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import TaskRecord
 from durable_tui.views.build import (
     LIVE_LISTS,
@@ -194,7 +194,7 @@ def _live_op(op: Any) -> Any:
     return op
 
 
-async def _load_entries(storage: Storage, conversation_id: int, tail: int | None) -> tuple[list[ShownEntry], bool]:
+async def _load_entries(storage: Reader, conversation_id: int, tail: int | None) -> tuple[list[ShownEntry], bool]:
     if tail is not None:
         page = await storage.entries(conversation_id, limit=tail + 1, reverse=True)
         return [shown_entry(stored.record, stored.seq) for stored in reversed(page[:tail])], len(page) <= tail

@@ -90,7 +90,7 @@ class Raw:
         written = json.dumps(entry(entry_id), ensure_ascii=False, separators=(",", ":"))
         execute("INSERT INTO entries VALUES (?, 1, 'pi.tool-result', NULL, ?, ?)", (entry_id, seq, written))
         written = json.dumps(task(task_id), ensure_ascii=False, separators=(",", ":"))
-        execute("INSERT INTO tasks VALUES (?, 1, 'pi.tool', 'terminal', 0, 0, ?)", (task_id, written))
+        execute("INSERT INTO tasks VALUES (?, 1, 'pi.tool', 'terminal', 0, 0, ?, NULL)", (task_id, written))
         written = json.dumps(OPS, ensure_ascii=False, separators=(",", ":"))
         execute("INSERT INTO document_revisions VALUES (3, ?, 'delta', 1, ?)", (seq, written))
         execute("COMMIT")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from durable_tui.storage import Fenced, StorageError, StorageRejected
-from durable_tui.storage.records import Batch
+from durable_tui.storage.records import Batch, FlightRow
 from tests.conformance.backends import Backend
 from tests.tools.batches import SESSION, base, batch, begin, delta, document, entry, put, submission, task
 
@@ -52,6 +52,8 @@ BAD: dict[str, Any] = {
     "an address again": {"documents": [document(902, "held", SESSION, 3)]},
     "a revision of nothing": {"revisions": [base(903, 1)]},
     "two revisions of one document": {"revisions": [delta(5, ["s", ["a"], 1]), delta(5, ["s", ["b"], 1])]},
+    "a recorded revision twice": {"flight": [FlightRow(1, 5, 1, 1, "base", 0), FlightRow(1, 5, 1, 2, "base", 0)]},
+    "a recording that is no JSON": {"flight": [FlightRow(1, 5, 1, 1, "base", float("inf"))]},
     "no JSON": {"entries": [entry(904, data={"a": float("nan")})]},
     "an object": {"tasks": [task(905, input=object())]},
     "deep inside": {"revisions": [delta(5, ["s", ["a"], {1, 2}])]},
@@ -126,7 +128,7 @@ async def test_spec_4_2_epochs_and_owners(backend: Backend) -> None:
     storage = await backend.open()
     assert storage.epoch == 2
     assert storage.previous.epoch == 1 and storage.previous.closed_at >= storage.previous.opened_at
-    assert storage.former_owner_dead
+    assert storage.former_owner == "dead"
     storage = await backend.crash(storage)
     assert storage.epoch == 3 and storage.previous.epoch == 2 and storage.previous.closed_at is None
     rows = await storage.owners()

@@ -8,6 +8,7 @@ import pytest
 
 from durable_tui.delta import apply_ops
 from durable_tui.storage import StorageDamaged
+from durable_tui.storage.records import StoredRevision
 from tests.conformance.backends import Backend
 from tests.tools.batches import SESSION, base, batch, begin, delta, document, in_conversation, of_task, put
 
@@ -80,7 +81,7 @@ async def test_spec_5_3_a_dropping_base_forgets_what_was_before(backend: Backend
     created = await make(storage, 2, "k", SESSION, [1])
     other = await make(storage, 3, "other", SESSION, [9])
     await put(storage, revisions=[delta(2, ["s", [1], 2])])
-    dropped = await put(storage, revisions=[base(2, [1, 2, 3], drop=True), delta(3, ["s", [1], 8])])
+    dropped = await put(storage, revisions=[base(2, [1, 2, 3], drop="this"), delta(3, ["s", [1], 8])])
     await put(storage, revisions=[delta(2, ["s", [3], 4])])
     assert value(await storage.document("k", SESSION)) == [1, 2, 3, 4]
     assert value(await storage.document_as_of(2, dropped)) == [1, 2, 3]
@@ -130,3 +131,70 @@ async def test_spec_5_a_document_without_a_base_is_damage(backend: Backend) -> N
     with pytest.raises(StorageDamaged):
         await storage.document("k", SESSION)
     assert await storage.document_as_of(2, 2) is None
+
+
+async def test_spec_5_7_a_base_may_keep_what_leads_up_to_it(backend: Backend) -> None:
+    storage = await backend.open()
+    await begin(storage)
+    first = await make(storage, 2, "k", SESSION, [1])
+    await make(storage, 3, "other", SESSION, [9])
+    grown = await put(storage, revisions=[delta(2, ["s", [1], 2])])
+    second = await put(storage, revisions=[base(2, [1, 2], drop="previous")])
+    assert value(await storage.document_as_of(2, first)) == [1], "there is no base before the first one"
+    last = await put(storage, revisions=[delta(2, ["s", [2], 3])])
+    third = await put(storage, revisions=[base(2, [1, 2, 3], drop="previous")])
+    assert await storage.document_as_of(2, first) is None and await storage.document_as_of(2, grown) is None
+    assert value(await storage.document_as_of(2, second)) == [1, 2]
+    assert value(await storage.document_as_of(2, last)) == value(await storage.document_as_of(2, third)) == [1, 2, 3]
+    assert value(await storage.document("other", SESSION)) == [9]
+
+
+async def test_spec_5_7_revisions_tell_when_each_was_stored(backend: Backend) -> None:
+    storage = await backend.open()
+    await begin(storage)
+    first = await make(storage, 2, "k", SESSION, [])
+    await make(storage, 3, "other", SESSION, [9])
+    one = await put(storage, at=77, revisions=[delta(2, ["s", [0], 1])])
+    second = await put(storage, revisions=[base(2, [1, 2], version=2)])
+    two = await put(storage, at=99, revisions=[delta(2, ["s", [2], 3], version=2), delta(3, ["d", [0]])])
+    newest = [
+        StoredRevision(second, second * 10, "base", 2, [1, 2]),
+        StoredRevision(two, 99, "delta", 2, [["s", [2], 3]]),
+    ]
+    older = [
+        StoredRevision(first, first * 10, "base", 1, []),
+        StoredRevision(one, 77, "delta", 1, [["s", [0], 1]]),
+    ]
+    assert await storage.revisions(2) == newest
+    assert await storage.revisions(2, bases=2) == await storage.revisions(2, bases=9) == older + newest
+    assert await storage.revisions(2, bases=0) == await storage.revisions(8) == []
+    await put(storage, documents=[document(4, "none", SESSION, 9)])
+    assert await storage.revisions(4) == [], "without a base there is nothing to begin with"
+
+
+async def test_spec_11_the_documents_of_a_scope_as_they_stood_then(backend: Backend) -> None:
+    storage = await backend.open()
+    await begin(storage)
+    scope = in_conversation(1)
+    keeps = await make(storage, 2, "keeps", scope, {"n": 1}, history="rewindable")
+    await make(storage, 3, "retired", scope, "there", history="rewindable")
+    await make(storage, 4, "elsewhere", in_conversation(2), 0, history="rewindable")
+    await make(storage, 5, "forgets", scope, 1)
+    then = await put(storage, revisions=[delta(2, ["s", ["n"], 2])])
+    await put(storage, revisions=[delta(2, ["s", ["n"], 3]), base(5, 2, drop="this")])
+    record = (await storage.document("retired", scope)).record
+    gone = await put(storage, documents=[{**record, "retiredAt": then + 2}])
+    later = await make(storage, 6, "later", scope, "new")
+
+    async def held(seq: int) -> list[Any]:
+        return [(stored.record["id"], value(stored)) for stored in await storage.documents_as_of(scope, seq)]
+
+    assert await held(keeps - 1) == []
+    assert await held(keeps) == [(2, {"n": 1})]
+    assert await held(then) == [(2, {"n": 2}), (3, "there")], (
+        "what was retired since, not what forgot or was made since"
+    )
+    assert (await storage.documents_as_of(scope, then))[1].record == record
+    assert await held(gone) == [(2, {"n": 3}), (5, 2)]
+    assert await held(later + 9) == [(2, {"n": 3}), (5, 2), (6, "new")]
+    assert await storage.documents_as_of(of_task(1), later) == []

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from durable_tui.storage import StorageDamaged, StorageRejected
-from durable_tui.storage.records import Batch, Revision
+from durable_tui.storage.records import Batch, FlightRow, Revision
 from tests.conformance.backends import BACKENDS
 from tests.tools.batches import SESSION, document, entry, in_conversation, of_task, submission, task
 
@@ -40,21 +40,25 @@ SUBMISSIONS = st.builds(
     st.sampled_from(["queued", "placed", "done", "unanswered"]),
 )
 TASKS = st.builds(
-    lambda i, status: task(i, i % 3 + 1, status),
+    lambda i, status, at: task(i, i % 3 + 1, status, gate={"reason": "retry", "time": at} if at else None),
     IDS,
     st.sampled_from(["pending", "running", "waiting", "completing", "terminal"]),
+    st.none() | st.integers(1, 99),
 )
 DOCUMENTS = st.builds(
     lambda i, retired: (i, "ab"[i % 2], SCOPES[i % 4], KEYS[i % 3 if i < 7 else 0], retired), IDS, st.booleans()
 )
 REVISIONS = st.builds(
     lambda i, base, value, drop: Revision(
-        i, "base" if base else "delta", 1, value if base else [["r", value]], drop_before=base and drop
+        i, "base" if base else "delta", 1, value if base else [["r", value]], drop_before=drop if base else None
     ),
     IDS,
     st.booleans(),
     VALUES,
-    st.booleans(),
+    st.sampled_from([None, "this", "previous"]),
+)
+FLIGHT = st.builds(
+    lambda epoch, i, seq, value: FlightRow(epoch, i, seq, seq * 10, "base", value), SMALL, SMALL, SMALL, VALUES
 )
 BATCHES = st.fixed_dictionaries(
     {
@@ -64,6 +68,8 @@ BATCHES = st.fixed_dictionaries(
         "tasks": st.lists(TASKS, max_size=2, unique_by=lambda record: record["id"]),
         "documents": st.lists(DOCUMENTS, max_size=2, unique_by=lambda made: made[0]),
         "revisions": st.lists(REVISIONS, max_size=2),
+        "flight": st.lists(FLIGHT, max_size=2),
+        "keep_flights": st.sampled_from([None, None, None, 0, 1, 2]),
     }
 )
 STEPS = st.lists(BATCHES | st.sampled_from(["close", "crash", "old seq"]), max_size=8)
@@ -86,6 +92,7 @@ async def outcome(reading: Any) -> Any:
 
 async def view(storage: Any) -> Any:
     found: list[Any] = [await storage.conversations(), await storage.live_tasks(), await storage.commits()]
+    found += [await storage.least_wake(), *[await storage.flight(epoch) for epoch in (1, 2, 3)]]
     for number in (1, 2, 3):
         found += [
             await storage.entries(number, reverse=True, limit=5),
@@ -101,11 +108,13 @@ async def view(storage: Any) -> Any:
         found += [await storage.submissions(status=status), await storage.submissions(2, status=status, limit=2)]
     for scope in (SESSION, in_conversation(1), in_conversation(2), of_task(3)):
         found.append(await outcome(storage.documents(scope)))
+        found += [await storage.documents_as_of(scope, seq) for seq in range(1, 9, 3)]
         for kind in ("a", "b"):
             for key in (None, "", "k"):
                 found.append(await outcome(storage.document(kind, scope, key)))
     for number in range(1, 13):
         found += [await storage.entry(number), await storage.submission(number), await storage.task(number)]
+        found += [await storage.revisions(number, bases=bases) for bases in (1, 2)]
         for seq in range(1, 9, 2):
             found.append(await outcome(storage.document_as_of(number, seq)))
     return [*found, await storage.poll_seq(), storage.epoch]

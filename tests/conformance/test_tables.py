@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from durable_tui.storage.records import CommitRow
+from durable_tui.storage import StorageRejected
+from durable_tui.storage.records import CommitRow, FlightRow
 from tests.conformance.backends import Backend
 from tests.tools.batches import batch, begin, entry, put, submission, task
 
@@ -16,7 +17,7 @@ async def test_spec_4_a_new_store_is_empty_and_its_first_id_is_one(backend: Back
     assert storage.mint_id() == 1
     assert storage.epoch == 1
     assert not storage.read_only
-    assert storage.previous is None and storage.former_owner_dead
+    assert storage.previous is None and storage.former_owner == "dead"
     assert await storage.conversations() == []
     assert await storage.live_tasks() == []
     assert await storage.commits() == []
@@ -181,3 +182,52 @@ async def test_spec_3_8_a_lone_surrogate_neither_stops_a_commit_nor_a_read(backe
     assert "�" in (await storage.entry(2)).record["kind"]
     assert (await storage.submission_by_request(1, bad))["id"] == 3
     assert (await storage.live_tasks())[0]["id"] == 4
+
+
+async def test_spec_6_12_the_least_time_gate_of_all_tasks(backend: Backend) -> None:
+    def gate(at: int) -> Any:
+        return {"reason": "retry", "time": at, "since": 5}
+
+    storage = await backend.open()
+    await begin(storage)
+    assert await storage.least_wake() is None
+    others: list[Any] = [{"reason": "approval", "ask": "a1"}, {"reason": "budget", "person": True}]
+    await put(storage, tasks=[task(2), task(3, gate=others[0]), task(4, gate=others[1]), task(5, status="terminal")])
+    assert await storage.least_wake() is None
+    await put(storage, tasks=[task(6, gate=gate(900)), task(7, 9, gate=gate(300)), task(2, gate=gate(600))])
+    assert await storage.least_wake() == 300
+    assert (await storage.task(7))["state"]["gate"] == gate(300)
+    await put(storage, tasks=[task(7, 9, "running")])
+    assert await storage.least_wake() == 600, "the reservation that finds a gate open drops it"
+    await put(storage, tasks=[task(2, gate=gate(1200))])
+    assert await storage.least_wake() == 900
+    storage = await backend.crash(storage)
+    assert await storage.least_wake() == 900
+    await put(storage, tasks=[task(6, status="terminal"), task(2, gate=others[1])])
+    assert await storage.least_wake() is None
+
+
+async def test_spec_5_7_the_flight_recorder_keeps_the_newest_deaths(backend: Backend) -> None:
+    def rows(epoch: int, *seqs: int) -> list[FlightRow]:
+        found = [FlightRow(epoch, document, seq, seq * 7, "base", {"n": seq}) for document in (3, 2) for seq in seqs]
+        return [*found, FlightRow(epoch, 2, 90, 95, "delta", [["s", ["n"], 1]])]
+
+    def in_order(rows: list[FlightRow]) -> list[FlightRow]:
+        return sorted(rows, key=lambda row: (row.document_id, row.seq))
+
+    storage = await backend.open()
+    await begin(storage)
+    assert await storage.flight(1) == []
+    seq = await put(storage, flight=rows(1, 8, 4))
+    assert [row.seq for row in await storage.commits()] == [1, seq], "a recording alone is a commit"
+    await put(storage, entries=[entry(2)], flight=rows(4, 30), keep_flights=2)
+    assert await storage.flight(1) == in_order(rows(1, 8, 4)) and await storage.flight(4) == in_order(rows(4, 30))
+    with pytest.raises(StorageRejected):
+        await put(storage, entries=[entry(9)], flight=rows(4, 30), keep_flights=1)
+    assert await storage.flight(1) and await storage.entry(9) is None, "a batch that is refused drops nothing"
+    await put(storage, flight=rows(7, 40), keep_flights=2)
+    storage = await backend.crash(storage)
+    assert await storage.flight(1) == [], "the one of this batch counts"
+    assert await storage.flight(4) == in_order(rows(4, 30)) and await storage.flight(7) == in_order(rows(7, 40))
+    await put(storage, keep_flights=0)
+    assert await storage.flight(4) == await storage.flight(7) == []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.storage import SessionLocked, SqliteStorage
+from durable_tui.storage import SessionLocked, SqliteReader, SqliteStorage
 from tests.tools.batches import begin, entry, put
 
 pytestmark = pytest.mark.crash
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.crash
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import asyncio, os, signal, sys, time
-from durable_tui.storage import SessionLocked, SqliteStorage, StorageError
+from durable_tui.storage import SqliteReader, SessionLocked, SqliteStorage, StorageError
 from durable_tui.storage.records import Batch
 
 def entry(storage, data=None):
@@ -98,7 +98,7 @@ async def test_s02_kill_9_keeps_what_was_acknowledged_and_frees_the_lock(tmp_pat
         entries = await storage.entries(1, limit=100_000)
         assert [found.seq for found in entries] == stored[1:]
         assert storage.previous is not None and storage.previous.closed_at is None
-        assert storage.previous.pid == writer.pid and storage.former_owner_dead
+        assert storage.previous.pid == writer.pid and storage.former_owner == "dead"
         assert storage.mint_id() > entries[-1].record["id"] and storage.mint_seq() > stored[-1]
         await storage.close()
     whole(path)
@@ -127,7 +127,7 @@ asyncio.run(main())
         owner.kill()
         owner.wait()
         storage = await SqliteStorage.open(path)
-        assert storage.former_owner_dead and await storage.conversations() == [{"id": 1}]
+        assert storage.former_owner == "dead" and await storage.conversations() == [{"id": 1}]
         await storage.close()
     finally:
         os.kill(child, signal.SIGKILL)
@@ -145,7 +145,7 @@ async def main():
         await SqliteStorage.open(path)
     except SessionLocked as error:
         print(error.owner["pid"], error.owner["host"], error.owner["startedAt"], flush=True)
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     print(await reader.poll_seq(), flush=True)
     while await reader.poll_seq() < 4:
         time.sleep(0.01)
@@ -262,7 +262,7 @@ for number in range(200):
     for _ in range(50):
         for path in paths:
             if path.exists():
-                reader = await SqliteStorage.open(path, read_only=True)
+                reader = await SqliteReader.open(path)
                 await reader.poll_seq()
                 await reader.close()
     for process in everyone:
@@ -303,7 +303,7 @@ ENDS: dict[str, tuple[str, int]] = {
     "sigterm": ("os.kill(os.getpid(), signal.SIGTERM); await asyncio.sleep(30)", -signal.SIGTERM),
     "sigint": ("os.kill(os.getpid(), signal.SIGINT); await asyncio.sleep(30)", -signal.SIGINT),
     "a read under way": (
-        "asyncio.ensure_future(storage._door.run(lambda _: time.sleep(20))); await asyncio.sleep(0.1)",
+        "asyncio.ensure_future(storage._thread.run(lambda _: time.sleep(20))); await asyncio.sleep(0.1)",
         0,
     ),
     "a commit in flight": ("asyncio.ensure_future(put(storage, entries=[entry(storage)])); return", 0),
@@ -332,7 +332,7 @@ asyncio.run(main())
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")
     assert 2 <= await storage.poll_seq() <= 3
     assert storage.previous is not None and (storage.previous.closed_at is not None) == (end == "normal")
-    assert storage.former_owner_dead
+    assert storage.former_owner == "dead"
     await storage.close()
 
 
@@ -342,8 +342,8 @@ async def test_d07_a_kill_in_the_middle_of_a_migration_leaves_the_file_as_it_was
     migrating = start(
         """
 from durable_tui.storage.sqlite import opening, schema
-schema.VERSION = 3
-schema.MIGRATIONS = {1: ("ALTER TABLE tasks ADD COLUMN one TEXT",), 2: ("UPDATE session SET next_id = slowly()",)}
+schema.VERSION = 4
+schema.MIGRATIONS = {2: ("ALTER TABLE tasks ADD COLUMN one TEXT",), 3: ("UPDATE session SET next_id = slowly()",)}
 inner = opening.set_pragmas
 def slow(raw):
     inner(raw)
@@ -360,7 +360,7 @@ asyncio.run(SqliteStorage.open(path))
     migrating.kill()
     migrating.communicate()
     storage = await SqliteStorage.open(path)
-    columns: Any = await storage._door.run(lambda handle: handle.raw.execute("PRAGMA table_info(tasks)").fetchall())
+    columns: Any = await storage._thread.run(lambda handle: handle.raw.execute("PRAGMA table_info(tasks)").fetchall())
     assert "one" not in [column[1] for column in columns]
     assert storage.epoch == 2 and await storage.conversations() == [{"id": 1}]
     await storage.close()

@@ -378,7 +378,7 @@ async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_
     hang = False
     rig.extensions = [] if current is None else [policy(current)]
     if rig.backend == "memory":
-        rig.storage.former_owner_dead = former_dead
+        rig.storage.former_owner = "dead" if former_dead else "unknown"
         await rig.reopen()
     else:
         await rig.reopen()

@@ -31,7 +31,7 @@ class Disk:
 
     async def fill(self, storage: Any) -> None:
         if not self.real:
-            await storage._door.run(lambda handle: handle.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+            await storage._thread.run(lambda handle: handle.raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
             pages = await self._pragma(storage, "page_count")
             await self._pragma(storage, f"max_page_count={pages}")
             return
@@ -50,7 +50,7 @@ class Disk:
             await self._pragma(storage, "max_page_count=1000000")
 
     async def _pragma(self, storage: Any, text: str) -> int:
-        rows = await storage._door.run(lambda handle: handle.raw.execute(f"PRAGMA {text}").fetchall())
+        rows = await storage._thread.run(lambda handle: handle.raw.execute(f"PRAGMA {text}").fetchall())
         return int(rows[0][0])
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from durable_tui.storage.records import Batch, Revision, Scope
 
@@ -21,8 +21,8 @@ def entry(entry_id: int, conversation_id: int = 1, kind: str = "pi.user", **more
     return {"id": entry_id, "conversationId": conversation_id, "kind": kind, **more}
 
 
-def task(task_id: int, conversation_id: int = 1, status: str = "pending", **more: Any) -> Any:
-    state: dict[str, Any] = {"status": status}
+def task(task_id: int, conversation_id: int = 1, status: str = "pending", *, gate: Any = None, **more: Any) -> Any:
+    state: dict[str, Any] = {"status": status, **({"gate": gate} if gate else {})}
     if status in ("terminal", "completing"):
         state["outcome"] = {"status": "completed", "result": {}}
     else:
@@ -39,7 +39,9 @@ def document(document_id: int, kind: str, scope: Scope, created: int, **more: An
     return {"id": document_id, "kind": kind, "scope": scope, "createdAt": created, **more}
 
 
-def base(document_id: int, value: Any, *, version: int = 1, drop: bool = False) -> Revision:
+def base(
+    document_id: int, value: Any, *, version: int = 1, drop: Literal["this", "previous"] | None = None
+) -> Revision:
     return Revision(document_id, "base", version, value, drop_before=drop)
 
 

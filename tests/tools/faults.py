@@ -35,7 +35,7 @@ Plan = Mapping[int, Fault] | Callable[[int, Batch], Fault | None]
 
 
 class FaultyStorage:
-    """Wraps any Storage; `plan` gives the fault for the n-th commit. `count` is how many were asked for so far."""
+    """Wraps any store; `plan` gives the fault for the n-th commit. `count` is how many were asked for so far."""
 
     def __init__(self, inner: Any, plan: Plan) -> None:
         self.inner = inner

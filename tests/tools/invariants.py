@@ -1,6 +1,6 @@
 """What must hold of a session's store at every commit (PEERS 6.1). Each function gives a list of sentences, if any.
 
-`check_store` looks at one state through the Storage protocol only; `check_effects` joins it with an effect log;
+`check_store` looks at one state through the Reader protocol only; `check_effects` joins it with an effect log;
 `check_idle` adds what must hold when nothing more will happen; `check_history` judges a recorded line of commits.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from durable_tui.storage.protocol import Storage
+from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import Batch
 from tests.tools.effects import UNSAFE, Effect
 from tests.tools.folding import BadOp, fold
@@ -90,7 +90,7 @@ class State:
         )
 
 
-async def read_state(storage: Storage) -> State:
+async def read_state(storage: Reader) -> State:
     """Everything the protocol gives, page by page."""
     state = State()
     for record in await _pages(storage.conversations):
@@ -131,7 +131,7 @@ async def _pages(read: Any) -> list[Any]:
     return found
 
 
-async def _read_documents(storage: Storage, state: State) -> None:
+async def _read_documents(storage: Reader, state: State) -> None:
     scopes: list[tuple[Any, dict[str, Any]]] = [({"kind": "session"}, state.session_documents)]
     for conversation_id in state.conversations:
         into = state.documents.setdefault(conversation_id, {})
@@ -158,7 +158,7 @@ async def _read_documents(storage: Storage, state: State) -> None:
                 state.problems.append(f"task {task_id} document {stored.record['kind']}: does not fold: {error}")
 
 
-async def check_store(storage: Storage) -> list[str]:
+async def check_store(storage: Reader) -> list[str]:
     """The invariants of one state."""
     return check_state(await read_state(storage))
 
@@ -479,7 +479,7 @@ def _recovery(state: State) -> list[str]:
     return found
 
 
-async def check_idle(storage: Storage, *, undecided: bool = False) -> list[str]:
+async def check_idle(storage: Reader, *, undecided: bool = False) -> list[str]:
     """What must hold when nothing more will happen by itself: no work, no queue left behind, every row decided."""
     state = await read_state(storage)
     found = check_state(state)
@@ -503,7 +503,7 @@ async def check_idle(storage: Storage, *, undecided: bool = False) -> list[str]:
     return found
 
 
-async def check_effects(storage: Storage, effects: Iterable[Effect]) -> list[str]:
+async def check_effects(storage: Reader, effects: Iterable[Effect]) -> list[str]:
     """No unsafe effect twice, none without its intent (spec 6.2, 10)."""
     state = await read_state(storage)
     found = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from durable_tui.storage import SqliteStorage
+from durable_tui.storage import SqliteReader
 from tests.tools.headless import Home
 from tests.tools.invariants import State, check_idle, check_store, read_state
 from tests.tools.processes import MARK
@@ -62,7 +62,7 @@ class Seat(Home):
         """What the newest session's store holds now, read beside whoever owns it."""
 
         async def read() -> State:
-            storage = await SqliteStorage.open(path or self.path, read_only=True)
+            storage = await SqliteReader.open(path or self.path)
             try:
                 return await read_state(storage)
             finally:
@@ -74,7 +74,7 @@ class Seat(Home):
         """What is wrong with the newest session's store."""
 
         async def read() -> list[str]:
-            storage = await SqliteStorage.open(path or self.path, read_only=True)
+            storage = await SqliteReader.open(path or self.path)
             try:
                 return await (check_idle(storage) if idle else check_store(storage))
             finally:

@@ -32,6 +32,7 @@ from durable_tui.storage import MemoryStorage, SqliteStorage, identity
 from durable_tui.storage.memory import store as memory_module
 from durable_tui.storage.records import OwnerRow
 from durable_tui.storage.sqlite import opening as opening_module
+from durable_tui.storage.sqlite import store as store_module
 from durable_tui.tools import CodingTools
 from tests.tools.scenario import wait_until
 from tests.tools.strict_provider import Script, StrictScripted, Turn
@@ -76,8 +77,8 @@ def frozen(clock: Clock, home: Path) -> Iterator[Processes]:
         put = patches.enter_context
         for module in (memory_module, opening_module):
             put(mock.patch.object(module, "this_owner", processes.this))
-        put(mock.patch.object(memory_module, "_now", clock))
-        put(mock.patch.object(opening_module, "now_ms", clock))
+        for module in (memory_module, opening_module, store_module):
+            put(mock.patch.object(module, "now_ms", clock))
         put(mock.patch.object(identity, "host_name", lambda: HOST))
         put(mock.patch.object(identity, "boot_id", lambda: BOOT))
         put(mock.patch.object(identity, "process_started_at", processes.started))

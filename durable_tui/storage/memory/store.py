@@ -2,52 +2,60 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeVar
 
 from durable_tui.delta import clean_text, loads
+from durable_tui.ground.clock import now_ms
 from durable_tui.storage.addresses import address_of, next_free_id, unretired
 from durable_tui.storage.errors import Fenced, StorageDamaged, StorageError, StorageRejected
 from durable_tui.storage.identity import this_owner
 from durable_tui.storage.memory.tables import MemoryState
+from durable_tui.storage.minting import Minting
 from durable_tui.storage.records import (
     Batch,
     CommitRow,
     ConversationRecord,
+    DocumentRecord,
     EntryRecord,
+    FlightRow,
+    Liveness,
     OwnerRow,
     Scope,
     StoredDocument,
     StoredEntry,
+    StoredRevision,
     SubmissionRecord,
     TaskRecord,
+    scope_owner,
 )
 
+R = TypeVar("R", SubmissionRecord, TaskRecord)
 
-class MemoryStorage:
+
+class MemoryStorage(Minting):
     """A store that lives as long as its process. Reference semantics for every backend.
 
     `record=True` keeps the committed batches in `log`. `crash()` and `from_batches()` make stores as a death would
-    leave them. `previous` is the former opening, if any; `former_owner_dead` whether it provably ended (spec 4.2).
+    leave them. `previous` is the former opening, if any; `former_owner` is what the test says of it (spec 4.2).
     """
 
     def __init__(self, *, record: bool = False) -> None:
-        self._open(MemoryState(), record=record, former_owner_dead=True)
+        self._open(MemoryState(), record=record, former_owner="dead")
 
-    def _open(self, state: MemoryState, *, record: bool, former_owner_dead: bool) -> None:
+    def _open(self, state: MemoryState, *, record: bool, former_owner: Liveness) -> None:
         self._state = state
         self._recording = record
         self._closed = False
         self.log: list[Batch] = []
         self.warnings: list[str] = []
         self.previous: OwnerRow | None = state.owners[-1] if state.owners else None
-        self.former_owner_dead = former_owner_dead
+        self.former_owner = former_owner
         self._epoch = self.previous.epoch + 1 if self.previous else 1
-        self._next_id, self._next_seq = state.next_id, state.next_seq
-        state.owners.append(this_owner(self._epoch, _now()))
+        super().__init__(state.next_id, state.next_seq)
+        state.owners.append(this_owner(self._epoch, now_ms()))
 
     @classmethod
     def from_batches(
@@ -56,7 +64,7 @@ class MemoryStorage:
         *,
         owners: Sequence[OwnerRow] | None = None,
         record: bool = False,
-        former_owner_dead: bool = True,
+        former_owner: Liveness = "dead",
     ) -> MemoryStorage:
         """A fresh opening of a store that holds exactly `batches` and whose process died.
 
@@ -64,18 +72,18 @@ class MemoryStorage:
         """
         state = MemoryState()
         held = list(batches)
-        state.owners.extend(owners or [this_owner(1, held[0].at if held else _now())])
+        state.owners.extend(owners or [this_owner(1, held[0].at if held else now_ms())])
         for batch in held:
             state.apply(state.check(batch), state.owners[-1].epoch, next_free_id(batch, state.next_id))
         storage = cls.__new__(cls)
-        storage._open(state, record=record, former_owner_dead=former_owner_dead)
+        storage._open(state, record=record, former_owner=former_owner)
         return storage
 
-    def crash(self, *, record: bool | None = None, former_owner_dead: bool = True) -> MemoryStorage:
+    def crash(self, *, record: bool | None = None, former_owner: Liveness = "dead") -> MemoryStorage:
         """A new opening of the same data, as after a death (or after `close()`); this object is fenced from now on."""
         storage = type(self).__new__(type(self))
         recording = self._recording if record is None else record
-        storage._open(self._state, record=recording, former_owner_dead=former_owner_dead)
+        storage._open(self._state, record=recording, former_owner=former_owner)
         return storage
 
     # -- the opening ---------------------------------------------------------------------------------------------
@@ -96,16 +104,6 @@ class MemoryStorage:
     def files(self) -> str | None:
         return None
 
-    def mint_id(self) -> int:
-        minted = self._next_id
-        self._next_id += 1
-        return minted
-
-    def mint_seq(self) -> int:
-        minted = self._next_seq
-        self._next_seq += 1
-        return minted
-
     async def commit(self, batch: Batch) -> None:
         """Store the batch, or raise StorageRejected or Fenced. Never waits, so it cannot be cancelled half way."""
         if self._closed:
@@ -115,8 +113,7 @@ class MemoryStorage:
         if not batch:
             return
         checked = self._state.check(batch)
-        self._next_id = next_free_id(batch, self._next_id)
-        self._next_seq = max(self._next_seq, batch.seq + 1)
+        self._pass(next_free_id(batch, self._next_id), batch.seq)
         self._state.apply(checked, self._epoch, self._next_id)
         if self._recording:
             self.log.append(_copied(batch))
@@ -125,7 +122,7 @@ class MemoryStorage:
         """Mark this opening closed in order. Idempotent; a fenced opening leaves the newer one alone."""
         owners = self._state.owners
         if not self._closed and owners[-1].epoch == self._epoch:
-            owners[-1] = replace(owners[-1], closed_at=_now())
+            owners[-1] = replace(owners[-1], closed_at=now_ms())
         self._closed = True
 
     async def abandon(self) -> None:
@@ -189,7 +186,7 @@ class MemoryStorage:
     async def submissions(
         self, conversation_id: int | None = None, *, status: str | None = None, after: int = 0, limit: int = 1000
     ) -> list[SubmissionRecord]:
-        def wanted(record: dict[str, Any]) -> bool:
+        def wanted(record: SubmissionRecord) -> bool:
             return (conversation_id is None or record["conversationId"] == conversation_id) and (
                 status is None or record["status"] == status
             )
@@ -201,7 +198,7 @@ class MemoryStorage:
         return None if found is None else loads(found)
 
     async def tasks(self, conversation_id: int | None = None, *, after: int = 0, limit: int = 1000) -> list[TaskRecord]:
-        def wanted(record: dict[str, Any]) -> bool:
+        def wanted(record: TaskRecord) -> bool:
             return conversation_id is None or record["conversationId"] == conversation_id
 
         return _scan(self._reading().tasks, wanted, after, limit)
@@ -209,6 +206,9 @@ class MemoryStorage:
     async def live_tasks(self) -> list[TaskRecord]:
         state = self._reading()
         return [loads(state.tasks[i]) for i in sorted(state.live)]
+
+    async def least_wake(self) -> int | None:
+        return min(self._reading().wakes.values(), default=None)
 
     async def document(self, kind: str, scope: Scope, key: str | None = None) -> StoredDocument | None:
         state = self._reading()
@@ -224,15 +224,25 @@ class MemoryStorage:
     async def document_as_of(self, document_id: int, seq: int) -> StoredDocument | None:
         """A document as it stood after commit `seq`; None when it was not there, or its revisions are dropped."""
         state = self._reading()
-        text = state.documents.get(document_id)
-        if text is None:
-            return None
-        record = loads(text)
-        if record["createdAt"] > seq or record.get("retiredAt", seq + 1) <= seq:
-            return None
-        if not any(r.kind == "base" and r.seq <= seq for r in state.revisions.get(document_id, [])):
-            return None
-        return _fold(state, document_id, seq)
+        return _as_of(state, document_id, seq) if document_id in state.documents else None
+
+    async def documents_as_of(self, scope: Scope, seq: int) -> list[StoredDocument]:
+        state = self._reading()
+        wanted = (scope["kind"], scope_owner(scope))
+        held = (i for i in sorted(state.documents) if _place(loads(state.documents[i])) == wanted)
+        return [found for i in held if (found := _as_of(state, i, seq)) is not None]
+
+    async def revisions(self, document_id: int, *, bases: int = 1) -> list[StoredRevision]:
+        state = self._reading()
+        rows = state.revisions.get(document_id, [])
+        starts = [index for index, row in enumerate(rows) if row.kind == "base"]
+        kept = rows[starts[max(0, len(starts) - bases)] :] if starts and bases > 0 else []
+        at = {row.seq: row.at for row in state.commits}
+        return [StoredRevision(row.seq, at[row.seq], row.kind, row.version, loads(row.text)) for row in kept]
+
+    async def flight(self, epoch: int) -> list[FlightRow]:
+        held = sorted((key, row) for key, row in self._reading().flight.items() if key[0] == epoch)
+        return [FlightRow(*key, row.at, row.kind, loads(row.text)) for key, row in held]
 
     async def commits(
         self, *, after: int = 0, before: int | None = None, limit: int = 1000, reverse: bool = False
@@ -245,6 +255,19 @@ class MemoryStorage:
 
     async def owners(self, *, limit: int = 200) -> list[OwnerRow]:
         return self._reading().owners[-limit:] if limit > 0 else []
+
+
+def _as_of(state: MemoryState, document_id: int, seq: int) -> StoredDocument | None:
+    record = loads(state.documents[document_id])
+    if record["createdAt"] > seq or record.get("retiredAt", seq + 1) <= seq:
+        return None
+    if not any(row.kind == "base" and row.seq <= seq for row in state.revisions.get(document_id, [])):
+        return None
+    return _fold(state, document_id, seq)
+
+
+def _place(record: DocumentRecord) -> tuple[str, int]:
+    return record["scope"]["kind"], scope_owner(record["scope"])
 
 
 def _fold(state: MemoryState, document_id: int, seq: int | None) -> StoredDocument:
@@ -264,12 +287,12 @@ def _page(ids: list[int], after: int, before: int | None, limit: int, reverse: b
     return (found[::-1] if reverse else found)[: max(0, limit)]
 
 
-def _scan(table: dict[int, str], wanted: Callable[[dict[str, Any]], bool], after: int, limit: int) -> list[Any]:
-    found: list[Any] = []
+def _scan(table: dict[int, str], wanted: Callable[[R], bool], after: int, limit: int) -> list[R]:
+    found: list[R] = []
     for record_id in sorted(i for i in table if i > after):
         if len(found) >= limit:
             break
-        record = loads(table[record_id])
+        record: R = loads(table[record_id])
         if wanted(record):
             found.append(record)
     return found
@@ -284,12 +307,9 @@ def _copied(batch: Batch) -> Batch:
         tasks=list(batch.tasks),
         documents=list(batch.documents),
         revisions=list(batch.revisions),
+        flight=list(batch.flight),
     )
 
 
 def _seq(row: CommitRow) -> int:
     return row.seq
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

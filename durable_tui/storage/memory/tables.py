@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from durable_tui.delta import clean_text, dumps
-from durable_tui.storage.addresses import Address, address_of, retired_first
+from durable_tui.storage.addresses import Address, address_of, retired_first, wake_at
 from durable_tui.storage.errors import StorageRejected
-from durable_tui.storage.records import Batch, CommitRow, OwnerRow
+from durable_tui.storage.records import Batch, CommitRow, OwnerRow, Record, RevisionKind
 
 
-class StoredRevision(NamedTuple):
+class EncodedRevision(NamedTuple):
     seq: int
-    kind: Literal["base", "delta"]
+    kind: RevisionKind
     version: int
+    text: str
+
+
+FlightKey: TypeAlias = tuple[int, int, int]  # epoch, document, seq
+
+
+class EncodedFlight(NamedTuple):
+    at: int
+    kind: RevisionKind
     text: str
 
 
@@ -29,7 +39,8 @@ class Checked:
     submissions: dict[int, str]
     tasks: dict[int, str]
     documents: dict[int, str]
-    revisions: list[tuple[int, StoredRevision, bool]]
+    revisions: list[tuple[int, EncodedRevision, Literal["this", "previous"] | None]]
+    flight: dict[FlightKey, EncodedFlight]
     addresses: dict[Address, int | None]
 
 
@@ -46,11 +57,13 @@ class MemoryState:
     submissions: dict[int, str] = field(default_factory=dict)
     tasks: dict[int, str] = field(default_factory=dict)
     documents: dict[int, str] = field(default_factory=dict)
-    revisions: dict[int, list[StoredRevision]] = field(default_factory=dict)
+    revisions: dict[int, list[EncodedRevision]] = field(default_factory=dict)
+    flight: dict[FlightKey, EncodedFlight] = field(default_factory=dict)
     entry_ids: dict[int, list[int]] = field(default_factory=dict)
     heads: dict[int, list[int]] = field(default_factory=dict)
     requests: dict[tuple[int, str], int] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
+    wakes: dict[int, int] = field(default_factory=dict)
     addresses: dict[Address, int] = field(default_factory=dict)
 
     def check(self, batch: Batch) -> Checked:
@@ -66,15 +79,18 @@ class MemoryState:
                 _texts(batch.tasks),
                 _texts(batch.documents),
                 [
-                    (r.document_id, StoredRevision(batch.seq, r.kind, r.version, dumps(r.content)), r.drop_before)
+                    (r.document_id, EncodedRevision(batch.seq, r.kind, r.version, dumps(r.content)), r.drop_before)
                     for r in batch.revisions
                 ],
+                {(r.epoch, r.document_id, r.seq): EncodedFlight(r.at, r.kind, dumps(r.content)) for r in batch.flight},
                 {},
             )
         except ValueError as error:
             raise StorageRejected(f"a record is not JSON ({error}); nothing was stored") from error
         if len(checked.entries) < len(batch.entries) or not self.entries.keys().isdisjoint(checked.entries):
             raise StorageRejected("an entry id is already taken; nothing was stored")
+        if len(checked.flight) < len(batch.flight) or not self.flight.keys().isdisjoint(checked.flight):
+            raise StorageRejected("a recorded revision is already there; nothing was stored")
         self._check_requests(batch)
         self._check_documents(batch, checked)
         return checked
@@ -128,6 +144,11 @@ class MemoryState:
                 self.live.discard(task["id"])
             else:
                 self.live.add(task["id"])
+            at = wake_at(task)
+            if at is None:
+                self.wakes.pop(task["id"], None)
+            else:
+                self.wakes[task["id"]] = at
         self.documents.update(checked.documents)
         for address, document_id in checked.addresses.items():
             if document_id is None:
@@ -135,10 +156,17 @@ class MemoryState:
             else:
                 self.addresses[address] = document_id
         for document_id, revision, drop_before in checked.revisions:
-            if drop_before:
-                self.revisions[document_id] = []
-            self.revisions.setdefault(document_id, []).append(revision)
+            held = self.revisions.setdefault(document_id, [])
+            if drop_before == "this":
+                held.clear()
+            elif drop_before == "previous":
+                del held[: max((index for index, row in enumerate(held) if row.kind == "base"), default=0)]
+            held.append(revision)
+        self.flight.update(checked.flight)
+        if batch.keep_flights is not None:
+            newest = sorted({epoch for epoch, _, _ in self.flight}, reverse=True)[: batch.keep_flights]
+            self.flight = {key: row for key, row in self.flight.items() if key[0] in newest}
 
 
-def _texts(records: list[Any]) -> dict[int, str]:
+def _texts(records: Sequence[Record]) -> dict[int, str]:
     return {record["id"]: dumps(record) for record in records}

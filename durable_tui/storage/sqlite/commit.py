@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 from durable_tui.delta import clean_text, dumps
-from durable_tui.storage.addresses import retired_first
+from durable_tui.storage.addresses import retired_first, wake_at
 from durable_tui.storage.errors import Fenced, StorageDamaged, StorageError, StorageRejected, StorageUncertain
-from durable_tui.storage.records import Batch, OwnerRow, scope_owner
-from durable_tui.storage.sqlite.disk import free_bytes, lacks_space
+from durable_tui.storage.protocol import Durability
+from durable_tui.storage.records import Batch, ConversationRecord, OwnerRow, scope_owner
+from durable_tui.storage.sqlite.disk import is_full, no_space
 
-Durability = Literal["intents", "process", "power"]
-Step = tuple[str, list[tuple[Any, ...]]]
+SqlValue: TypeAlias = int | str | None
+Step: TypeAlias = tuple[str, list[tuple[SqlValue, ...]]]
 
 _COMMIT = "INSERT INTO commits (seq, at, epoch) SELECT ?, ?, ? WHERE (SELECT max(epoch) FROM owners) = ?"
 _SESSION = "UPDATE session SET next_id = max(next_id, ?), next_seq = ? WHERE next_seq <= ?"
@@ -29,10 +31,10 @@ _SUBMISSION = (
     " status = excluded.status, record = excluded.record"
 )
 _TASK = (
-    "INSERT INTO tasks (id, conversation_id, kind, status, abort_requested, background, record)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET conversation_id = excluded.conversation_id,"
+    "INSERT INTO tasks (id, conversation_id, kind, status, abort_requested, background, record, wake_at)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET conversation_id = excluded.conversation_id,"
     " kind = excluded.kind, status = excluded.status, abort_requested = excluded.abort_requested,"
-    " background = excluded.background, record = excluded.record"
+    " background = excluded.background, record = excluded.record, wake_at = excluded.wake_at"
 )
 _DOCUMENT = (
     "INSERT INTO documents (id, kind, key, scope_kind, owner_id, created_at, retired_at, record)"
@@ -41,7 +43,15 @@ _DOCUMENT = (
     " retired_at = excluded.retired_at, record = excluded.record"
 )
 _REVISION = "INSERT INTO document_revisions (document_id, seq, kind, version, content) VALUES (?, ?, ?, ?, ?)"
-_DROP = "DELETE FROM document_revisions WHERE document_id = ? AND seq < ?"
+_DROP_BEFORE_THIS = "DELETE FROM document_revisions WHERE document_id = ?1 AND seq < ?2"
+_DROP_BEFORE_PREVIOUS = (
+    "DELETE FROM document_revisions WHERE document_id = ?1 AND seq < (SELECT max(seq) FROM document_revisions"
+    " WHERE document_id = ?1 AND kind = 'base' AND seq < ?2)"
+)
+_FLIGHT = "INSERT INTO flight (epoch, document_id, seq, at, kind, content) VALUES (?, ?, ?, ?, ?, ?)"
+_KEEP_FLIGHTS = "DELETE FROM flight WHERE epoch NOT IN (SELECT DISTINCT epoch FROM flight ORDER BY epoch DESC LIMIT ?)"
+_BEGIN_EPOCH = "INSERT INTO owners (epoch, pid, host, boot_id, process_started_at, opened_at) VALUES (?, ?, ?, ?, ?, ?)"
+_END_EPOCH = "UPDATE owners SET closed_at = ? WHERE epoch = ? AND epoch = (SELECT max(epoch) FROM owners)"
 
 # A failed COMMIT may still be whole in the log when its flush or the log's index failed; these cannot have been.
 _CERTAIN = {
@@ -75,7 +85,10 @@ def _steps(batch: Batch) -> list[Step]:
         ),
         (
             _SUBMISSION,
-            [(r["id"], r["conversationId"], _named(r, "requestId"), r["status"], dumps(r)) for r in batch.submissions],
+            [
+                (r["id"], r["conversationId"], _cleaned(r.get("requestId")), r["status"], dumps(r))
+                for r in batch.submissions
+            ],
         ),
         (
             _TASK,
@@ -88,6 +101,7 @@ def _steps(batch: Batch) -> list[Step]:
                     int(r["abortRequested"]),
                     int(r["background"]),
                     dumps(r),
+                    wake_at(r),
                 )
                 for r in batch.tasks
             ],
@@ -98,7 +112,7 @@ def _steps(batch: Batch) -> list[Step]:
                 (
                     r["id"],
                     clean_text(r["kind"]),
-                    _named(r, "key"),
+                    _cleaned(r.get("key")),
                     r["scope"]["kind"],
                     scope_owner(r["scope"]),
                     r["createdAt"],
@@ -109,17 +123,28 @@ def _steps(batch: Batch) -> list[Step]:
             ],
         ),
         (_REVISION, [(r.document_id, seq, r.kind, r.version, dumps(r.content)) for r in batch.revisions]),
-        (_DROP, [(r.document_id, seq) for r in batch.revisions if r.drop_before]),
+        *_further_steps(batch),
     ]
 
 
-def _owner(record: Any) -> tuple[int | None, int | None]:
+def _further_steps(batch: Batch) -> Iterator[Step]:
+    """Yield what most batches do not need: revisions and recordings that go, and recordings that come."""
+    for revision in batch.revisions:
+        if revision.drop_before:
+            statement = _DROP_BEFORE_THIS if revision.drop_before == "this" else _DROP_BEFORE_PREVIOUS
+            yield statement, [(revision.document_id, batch.seq)]
+    if batch.flight:
+        yield _FLIGHT, [(r.epoch, r.document_id, r.seq, r.at, r.kind, dumps(r.content)) for r in batch.flight]
+    if batch.keep_flights is not None:
+        yield _KEEP_FLIGHTS, [(batch.keep_flights,)]
+
+
+def _owner(record: ConversationRecord) -> tuple[int | None, int | None]:
     owner = record.get("owner")
     return (owner["conversationId"], owner["taskId"]) if owner else (None, None)
 
 
-def _named(record: Any, key: str) -> str | None:
-    name = record.get(key)
+def _cleaned(name: str | None) -> str | None:
     return None if name is None else clean_text(name)
 
 
@@ -189,10 +214,8 @@ class Writer:
         code = getattr(error, "sqlite_errorcode", 0)
         if not absent or (committing and code not in _CERTAIN):
             return StorageUncertain(f"whether the newest change reached {self.label} is unknown ({error})")
-        if code & 0xFF == sqlite3.SQLITE_FULL or (code & 0xFF == sqlite3.SQLITE_IOERR and lacks_space(self.path)):
-            return StorageRejected(
-                f"no space left for {self.path} ({free_bytes(self.path):,} bytes free); nothing was stored", full=True
-            )
+        if is_full(error, self.path):
+            return no_space(self.path, "nothing was stored")
         if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StorageRejected(f"{self.label} is being written by another program; nothing was stored")
         if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
@@ -201,38 +224,29 @@ class Writer:
 
     def begin_epoch(self, raw: sqlite3.Connection, owner: OwnerRow) -> None:
         """Add the opening's row, flushed. Raises as `commit`."""
-        self.always_flush(raw)
-        committing = False
-        try:
-            raw.execute("BEGIN IMMEDIATE")
-            raw.execute(
-                "INSERT INTO owners (epoch, pid, host, boot_id, process_started_at, opened_at)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                (owner.epoch, owner.pid, owner.host, owner.boot_id, owner.process_started_at, owner.opened_at),
-            )
-            committing = True
-            raw.execute("COMMIT")
-        except sqlite3.Error as error:
-            probe = "SELECT 1 FROM owners WHERE epoch = ?"
-            raise self.verdict(raw, error, committing, probe, owner.epoch) from error
+        values = (owner.epoch, owner.pid, owner.host, owner.boot_id, owner.process_started_at, owner.opened_at)
+        self._own(raw, _BEGIN_EPOCH, values, "SELECT 1 FROM owners WHERE epoch = ?", owner.epoch)
         self.epoch = owner.epoch
 
     def end_epoch(self, raw: sqlite3.Connection, at: int) -> None:
         """Write the close mark, flushed, and empty the log. A newer opening's row is left alone. Raises as `commit`."""
+        probe = "SELECT 1 FROM owners WHERE epoch = ? AND closed_at IS NOT NULL"
+        self._own(raw, _END_EPOCH, (at, self.epoch), probe, self.epoch)
+        self.checkpoint(raw, "TRUNCATE")
+
+    def _own(
+        self, raw: sqlite3.Connection, statement: str, values: tuple[SqlValue, ...], probe: str, epoch: int
+    ) -> None:
+        """One statement on `owners` as a flushed transaction of its own; `probe` finds what it leaves."""
         self.always_flush(raw)
         committing = False
         try:
             raw.execute("BEGIN IMMEDIATE")
-            raw.execute(
-                "UPDATE owners SET closed_at = ? WHERE epoch = ? AND epoch = (SELECT max(epoch) FROM owners)",
-                (at, self.epoch),
-            )
+            raw.execute(statement, values)
             committing = True
             raw.execute("COMMIT")
         except sqlite3.Error as error:
-            probe = "SELECT 1 FROM owners WHERE epoch = ? AND closed_at IS NOT NULL"
-            raise self.verdict(raw, error, committing, probe, self.epoch) from error
-        self.checkpoint(raw, "TRUNCATE")
+            raise self.verdict(raw, error, committing, probe, epoch) from error
 
     def checkpoint(self, raw: sqlite3.Connection, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
         """Move the log into the file as far as readers allow; what cannot be moved stays in the log."""

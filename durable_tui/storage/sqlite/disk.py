@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
+
+from durable_tui.storage.errors import StorageRejected
 
 NETWORK = frozenset(
     {
@@ -55,6 +58,17 @@ def lacks_space(path: str) -> bool:
     except OSError as error:
         return error.errno in _NO_SPACE
     return False
+
+
+def is_full(error: Exception, path: str) -> bool:
+    """Whether `error` is SQLite's and means that there is no space for `path`."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and lacks_space(path))
+
+
+def no_space(path: str, so: str) -> StorageRejected:
+    """Return the refusal of a full disk; `so` says what did not happen."""
+    return StorageRejected(f"no space left for {path} ({free_bytes(path):,} bytes free); {so}", full=True)
 
 
 def is_network(path: str) -> bool:

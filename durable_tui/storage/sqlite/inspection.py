@@ -40,7 +40,7 @@ def signature(path: str) -> Signature:
 
 
 def connect(path: str, query: str) -> sqlite3.Connection:
-    """A connection for jobs: no implicit transactions, usable from the door's thread, busy waits of BUSY_MS."""
+    """A connection for jobs: no implicit transactions, usable from the connection's thread, busy waits of BUSY_MS."""
     uri = f"file:{quote(os.fsencode(path))}?{query}"
     raw = sqlite3.connect(
         uri, uri=True, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -53,11 +53,6 @@ def connect_reading(path: str) -> tuple[sqlite3.Connection, Signature]:
     """A read-only connection that leaves no file behind, and the state of the file it belongs to."""
     before = signature(path)
     return connect(path, "mode=ro&immutable=1" if before.quiet else "mode=ro"), before
-
-
-def resolve(path: str | os.PathLike[str]) -> str:
-    """The one name of a session: through symbolic links, so that every way to a file meets the same lock."""
-    return os.path.realpath(os.fspath(path))
 
 
 def check_place(path: str, label: str) -> bool:
@@ -133,21 +128,23 @@ def judge(raw: sqlite3.Connection, label: str, *, reading: bool) -> int:
             raise StorageForeign(f"{label} was written by another implementation; it can be imported, never written")
         raise StorageDamaged(f"{label} is a database, but not a session; it was not changed")
     version = int(raw.execute("PRAGMA user_version").fetchone()[0])
-    if version > schema.VERSION and not (reading and _readable(raw)):
+    if version > schema.VERSION and not (reading and _readable(raw, version)):
         raise StorageNewer(
             f"{label} has schema version {version}; this program knows version {schema.VERSION}",
             version,
             schema.VERSION,
         )
-    if version < 1 or (version == schema.VERSION and not _readable(raw)):
+    if version < 1 or (version <= schema.VERSION and not _readable(raw, version)):
         raise StorageDamaged(f"{label} lacks tables of a session; it was not changed")
     return version
 
 
-def _readable(raw: sqlite3.Connection) -> bool:
+def _readable(raw: sqlite3.Connection, version: int) -> bool:
+    """Whether the file has all that its version brought and this program knows of."""
     try:
-        for table, columns in schema.COLUMNS.items():
-            raw.execute(f"SELECT {columns} FROM {table} LIMIT 0")
+        for since, tables in schema.COLUMNS.items():
+            for table, columns in tables.items() if since <= version else ():
+                raw.execute(f"SELECT {columns} FROM {table} LIMIT 0")
     except sqlite3.OperationalError:
         return False
     return True

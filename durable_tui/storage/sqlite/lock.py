@@ -12,15 +12,20 @@ import json
 import os
 import time
 import weakref
-from typing import Any
+from typing import cast
 
-from durable_tui.storage.errors import SessionLocked, StorageError
+from durable_tui.storage.errors import LockHolder, SessionLocked, StorageError
 from durable_tui.storage.records import OwnerRow
 
 _held: weakref.WeakSet[OwnerLock] = weakref.WeakSet()
 
 # A look at the lock by another process holds it for microseconds: a busy lock is asked again for this long.
 PATIENCE = 0.3
+
+
+def resolve(path: str | os.PathLike[str]) -> str:
+    """Return the one name of a session: through symbolic links, so that every way to a file meets the same lock."""
+    return os.path.realpath(os.fspath(path))
 
 
 def sibling(path: str, suffix: str) -> str:
@@ -81,13 +86,13 @@ class OwnerLock:
             os.close(descriptor)
 
 
-def owner_of(path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Who owns the session file at `path` now: `{pid, host, startedAt, bootId, processStartedAt}`, {} when unknown.
+def owner_of(path: str | os.PathLike[str]) -> LockHolder | None:
+    """Return who owns the session file at `path` now, {} when it does not say.
 
     None when no live process does. Only looks; never creates or keeps anything.
     """
     try:
-        descriptor = os.open(sibling(os.path.realpath(path), ".lock"), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(sibling(resolve(path), ".lock"), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError:
@@ -111,7 +116,7 @@ def _same_file(descriptor: int, path: str) -> bool:
 
 
 def _describe(descriptor: int, owner: OwnerRow) -> None:
-    content = {
+    content: LockHolder = {
         "pid": owner.pid,
         "host": owner.host,
         "startedAt": owner.opened_at,
@@ -126,18 +131,18 @@ def _describe(descriptor: int, owner: OwnerRow) -> None:
         pass  # a full disk: the lock is held all the same, only nobody learns by whom
 
 
-def _read(descriptor: int) -> dict[str, Any]:
+def _read(descriptor: int) -> LockHolder:
     for _ in range(5):
         try:
             content = json.loads(os.pread(descriptor, 4096, 0))
         except (OSError, ValueError):
             time.sleep(0.01)
             continue
-        return content if isinstance(content, dict) else {}
+        return cast(LockHolder, content) if isinstance(content, dict) else {}
     return {}
 
 
-def _locked(label: str, holder: dict[str, Any]) -> str:
+def _locked(label: str, holder: LockHolder) -> str:
     if not isinstance(holder.get("pid"), int):
         return f"{label} is open in another process"
     since = ""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-import time
 
-from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected
-from durable_tui.storage.identity import is_dead, this_owner
-from durable_tui.storage.records import OwnerRow
+from durable_tui.ground.clock import now_ms
+from durable_tui.storage.errors import StorageDamaged, StorageError
+from durable_tui.storage.identity import liveness, this_owner
+from durable_tui.storage.protocol import Durability
+from durable_tui.storage.records import Liveness, OwnerRow
 from durable_tui.storage.sqlite import queries, schema
-from durable_tui.storage.sqlite.commit import Durability, Writer
-from durable_tui.storage.sqlite.disk import free_bytes, is_network, lacks_space
+from durable_tui.storage.sqlite.commit import Writer
+from durable_tui.storage.sqlite.disk import is_full, is_network, no_space
 from durable_tui.storage.sqlite.inspection import (
     BUSY_MS,
-    Signature,
     admit,
     check_place,
     check_whole,
@@ -36,24 +36,19 @@ JOURNAL_BYTES = 64 * 1024 * 1024
 _ended: set[tuple[str, int]] = set()
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Opening(Handle):
     """An opening for writing: the connection, the lock and the row of this epoch."""
 
-    __slots__ = ("former_owner_dead", "lock", "next_id", "next_seq", "owner", "previous", "warnings", "writer")
+    __slots__ = ("former_owner", "lock", "next_id", "next_seq", "owner", "previous", "writer")
 
     raw: sqlite3.Connection
     lock: OwnerLock
     writer: Writer
     owner: OwnerRow
     previous: OwnerRow | None
-    former_owner_dead: bool
+    former_owner: Liveness
     next_id: int
     next_seq: int
-    warnings: list[str]
 
     def close(self) -> None:
         """Close the connection, then free the lock: nobody may open in between."""
@@ -88,10 +83,8 @@ def take(path: str, label: str, durability: Durability, create: bool) -> Opening
             raise
     except sqlite3.Error as error:
         lock.release()
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR) and lacks_space(path):
-            # Already reading needs room: a write-ahead log shares its index in a file.
-            message = f"no space left for {path} ({free_bytes(path):,} bytes free); it was not opened"
-            raise StorageRejected(message, full=True) from error
+        if is_full(error, path):  # already reading needs room: a write-ahead log shares its index in a file
+            raise no_space(path, "it was not opened") from error
         raise explain(error, label) from error
     except BaseException:
         lock.release()
@@ -103,8 +96,7 @@ def _create(path: str, label: str, wal: bool) -> None:
         schema.create(path, now_ms(), lambda name: connect(name, "mode=rw"), wal=wal)
     except sqlite3.Error as error:
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            message = f"no space left for {path} ({free_bytes(path):,} bytes free); no session was made"
-            raise StorageRejected(message, full=True) from error
+            raise no_space(path, "no session was made") from error
         raise StorageError(f"{label} could not be made ({error})") from error
     except OSError as error:
         raise StorageError(f"{label} could not be made ({error.strerror})") from error
@@ -115,24 +107,23 @@ def _begin(
 ) -> Opening:
     opening = Opening(raw)
     opening.lock = lock
-    opening.warnings = []
     opening.writer = Writer(path, label, durability)
     version = judge(raw, label, reading=False)
     opening.previous = next(iter(queries.owners(raw, 1)), None)
     unclean = opening.previous is not None and opening.previous.closed_at is None
     if unclean and not check_whole(raw, path, label):
         opening.warnings.append(f"{label} is too large to be checked after the unclean end")
+    counters = raw.execute("SELECT next_id, next_seq FROM session").fetchone()
+    if counters is None:
+        raise StorageDamaged(f"{label} has lost its counters; it was not changed")
+    opening.next_id, opening.next_seq = counters
     set_pragmas(raw)
     _set_journal(raw, opening, label, wal)
     opening.writer.always_flush(raw)
     if version < schema.VERSION:
         schema.migrate(raw, label)
-    opening.former_owner_dead = _provably_ended(path, opening.previous)
+    opening.former_owner = _former_owner(path, opening.previous)
     opening.owner = this_owner(opening.previous.epoch + 1 if opening.previous else 1, now_ms())
-    counters = raw.execute("SELECT next_id, next_seq FROM session").fetchone()
-    if counters is None:
-        raise StorageDamaged(f"{label} has lost its counters; it was not changed")
-    opening.next_id, opening.next_seq = counters
     opening.writer.begin_epoch(raw, opening.owner)
     return opening
 
@@ -159,22 +150,21 @@ def _set_journal(raw: sqlite3.Connection, opening: Opening, label: str, wal: boo
         opening.warnings.append(f"{label} could not be switched to write-ahead logging: slower journal")
 
 
-def _provably_ended(path: str, previous: OwnerRow | None) -> bool:
+def _former_owner(path: str, previous: OwnerRow | None) -> Liveness:
     if previous is None or previous.closed_at is not None or (path, previous.epoch) in _ended:
-        return True
-    return is_dead(previous)
+        return "dead"
+    return liveness(previous)
 
 
 class Reading(Handle):
     """A read-only opening. While nobody writes it uses the file as it is, and opens it anew once it changed."""
 
-    __slots__ = ("_known", "_seen", "_version", "label", "path", "warnings")
+    __slots__ = ("_known", "_seen", "_version", "label", "path")
 
     def __init__(self, path: str, label: str) -> None:
         raw, self._seen = connect_reading(path)
         super().__init__(raw)
         self.path, self.label = path, label
-        self.warnings: list[str] = []
         self._known: int | None = None
         self._version = 0
         raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
@@ -211,6 +201,3 @@ def follow(path: str, label: str) -> Reading:
             f"{label} has schema version {version}; this program knows version {schema.VERSION} and only reads it"
         )
     return reading
-
-
-__all__ = ["Opening", "Reading", "Signature", "follow", "now_ms", "take"]

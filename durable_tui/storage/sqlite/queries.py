@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, TypeAlias
 
 from durable_tui.delta import clean_text, loads
 from durable_tui.storage.addresses import unretired
 from durable_tui.storage.errors import StorageDamaged
-from durable_tui.storage.records import CommitRow, OwnerRow, Scope, StoredDocument, StoredEntry, scope_owner
+from durable_tui.storage.records import (
+    CommitRow,
+    EntryRecord,
+    FlightRow,
+    OwnerRow,
+    Scope,
+    StoredDocument,
+    StoredEntry,
+    StoredRevision,
+    SubmissionRecord,
+    TaskRecord,
+    scope_owner,
+)
+from durable_tui.storage.sqlite import schema
 
 OPEN_STATUSES = ("queued", "placed")
 _LAST = 1 << 62
+FoldRow: TypeAlias = tuple[int, str, str | None, int, str]  # document, its record, a revision's kind, version, content
 
+LEAST_WAKE = "SELECT min(wake_at) FROM tasks INDEXED BY tasks_wake WHERE wake_at IS NOT NULL"
 LIVE_TASKS = "SELECT record FROM tasks INDEXED BY tasks_live WHERE status <> 'terminal' ORDER BY id"
 OPEN_SUBMISSIONS = (
     "SELECT record FROM submissions INDEXED BY submissions_open"
@@ -23,17 +38,28 @@ _FOLD = (
     " ON r.document_id = d.id AND r.seq <= ?1 AND r.seq >= (SELECT max(b.seq) FROM document_revisions AS b"
     " WHERE b.document_id = d.id AND b.kind = 'base' AND b.seq <= ?1)"
 )
+_FOLD_LIVE = _FOLD.replace("documents AS d", "documents AS d INDEXED BY documents_live")
 DOCUMENT = (
-    _FOLD + " WHERE d.scope_kind = ?2 AND d.owner_id = ?3 AND d.kind = ?4 AND ifnull(d.key, x'') = ?5"
+    _FOLD_LIVE + " WHERE d.scope_kind = ?2 AND d.owner_id = ?3 AND d.kind = ?4 AND ifnull(d.key, x'') = ?5"
     " AND d.retired_at IS NULL ORDER BY r.seq"
 )
-DOCUMENTS = _FOLD + " WHERE d.scope_kind = ?2 AND d.owner_id = ?3 AND d.retired_at IS NULL ORDER BY d.id, r.seq"
+DOCUMENTS = _FOLD_LIVE + " WHERE d.scope_kind = ?2 AND d.owner_id = ?3 AND d.retired_at IS NULL ORDER BY d.id, r.seq"
 DOCUMENT_AS_OF = (
     _FOLD + " WHERE d.id = ?2 AND d.created_at <= ?1 AND (d.retired_at IS NULL OR d.retired_at > ?1) ORDER BY r.seq"
+)
+DOCUMENTS_AS_OF = (
+    _FOLD + " WHERE d.scope_kind = ?2 AND d.owner_id = ?3 AND d.created_at <= ?1"
+    " AND (d.retired_at IS NULL OR d.retired_at > ?1) ORDER BY d.id, r.seq"
+)
+REVISIONS = (
+    "SELECT r.seq, c.at, r.kind, r.version, r.content FROM document_revisions AS r JOIN commits AS c ON c.seq = r.seq"
+    " WHERE r.document_id = ?1 AND r.seq >= (SELECT min(seq) FROM (SELECT seq FROM document_revisions"
+    " WHERE document_id = ?1 AND kind = 'base' ORDER BY seq DESC LIMIT ?2)) ORDER BY r.seq"
 )
 
 
 def one(raw: sqlite3.Connection, table: str, record_id: int) -> Any:
+    """Return the record of `table` with that id, decoded, or None."""
     row = raw.execute(f"SELECT record FROM {table} WHERE id = ?", (record_id,)).fetchone()
     return None if row is None else loads(row[0])
 
@@ -63,7 +89,7 @@ def entries(
     return [StoredEntry(loads(text), seq) for text, seq in rows]
 
 
-def newest_head(raw: sqlite3.Connection, conversation_id: int, upto: int | None) -> Any:
+def newest_head(raw: sqlite3.Connection, conversation_id: int, upto: int | None) -> EntryRecord | None:
     row = raw.execute(
         "SELECT record FROM entries INDEXED BY entries_head"
         " WHERE conversation_id = ? AND head IS NOT NULL AND id <= ? ORDER BY id DESC LIMIT 1",
@@ -72,7 +98,7 @@ def newest_head(raw: sqlite3.Connection, conversation_id: int, upto: int | None)
     return None if row is None else loads(row[0])
 
 
-def submission_by_request(raw: sqlite3.Connection, conversation_id: int, request_id: str) -> Any:
+def submission_by_request(raw: sqlite3.Connection, conversation_id: int, request_id: str) -> SubmissionRecord | None:
     row = raw.execute(
         "SELECT record FROM submissions WHERE conversation_id = ? AND request_id = ?",
         (conversation_id, clean_text(request_id)),
@@ -82,7 +108,7 @@ def submission_by_request(raw: sqlite3.Connection, conversation_id: int, request
 
 def submissions(
     raw: sqlite3.Connection, conversation_id: int | None, status: str | None, after: int, limit: int
-) -> list[Any]:
+) -> list[SubmissionRecord]:
     if status is None:
         return page(raw, "submissions", conversation_id, after, limit)
     if status in OPEN_STATUSES:
@@ -91,7 +117,7 @@ def submissions(
             return _records(raw, sql, values)
         return _records(raw, sql.replace(" ORDER", " AND conversation_id = ?4 ORDER"), (*values, conversation_id))
     where = "" if conversation_id is None else " AND conversation_id = ?4"
-    base: tuple[Any, ...] = (status, after, max(0, limit))
+    base: tuple[int | str, ...] = (status, after, max(0, limit))
     return _records(
         raw,
         f"SELECT record FROM submissions WHERE status = ?1 AND id > ?2{where} ORDER BY id LIMIT ?3",
@@ -99,8 +125,15 @@ def submissions(
     )
 
 
-def live_tasks(raw: sqlite3.Connection) -> list[Any]:
+def live_tasks(raw: sqlite3.Connection) -> list[TaskRecord]:
     return _records(raw, LIVE_TASKS, ())
+
+
+def least_wake(raw: sqlite3.Connection) -> int | None:
+    if _version(raw) < schema.GATES:
+        return None
+    found: int | None = raw.execute(LEAST_WAKE).fetchone()[0]
+    return found
 
 
 def document(raw: sqlite3.Connection, kind: str, scope: Scope, key: str | None) -> StoredDocument | None:
@@ -114,21 +147,50 @@ def documents(raw: sqlite3.Connection, scope: Scope) -> list[StoredDocument]:
 
 
 def document_as_of(raw: sqlite3.Connection, document_id: int, seq: int) -> StoredDocument | None:
-    rows = raw.execute(DOCUMENT_AS_OF, (seq, document_id)).fetchall()
-    if not rows or rows[0][2] is None:
-        return None
-    found = _folded(rows)
-    return StoredDocument(unretired(found.record), found.version, found.base, found.deltas)
+    found = _as_of(_groups(raw, DOCUMENT_AS_OF, (seq, document_id)))
+    return found[0] if found else None
 
 
-def _fold(raw: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[StoredDocument]:
-    groups: dict[int, list[Any]] = {}
+def documents_as_of(raw: sqlite3.Connection, scope: Scope, seq: int) -> list[StoredDocument]:
+    return _as_of(_groups(raw, DOCUMENTS_AS_OF, (seq, scope["kind"], scope_owner(scope))))
+
+
+def revisions(raw: sqlite3.Connection, document_id: int, bases: int) -> list[StoredRevision]:
+    rows = raw.execute(REVISIONS, (document_id, max(0, bases))).fetchall()
+    return [StoredRevision(seq, at, kind, version, loads(text)) for seq, at, kind, version, text in rows]
+
+
+def flight(raw: sqlite3.Connection, epoch: int) -> list[FlightRow]:
+    if _version(raw) < schema.GATES:
+        return []
+    rows = raw.execute(
+        "SELECT document_id, seq, at, kind, content FROM flight WHERE epoch = ? ORDER BY document_id, seq", (epoch,)
+    ).fetchall()
+    return [FlightRow(epoch, document_id, seq, at, kind, loads(text)) for document_id, seq, at, kind, text in rows]
+
+
+def _version(raw: sqlite3.Connection) -> int:
+    """The file's schema version now: its owner may bring it to a newer one while others read it."""
+    return int(raw.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _fold(raw: sqlite3.Connection, sql: str, values: tuple[int | str | bytes, ...]) -> list[StoredDocument]:
+    return [_folded(rows) for rows in _groups(raw, sql, values)]
+
+
+def _groups(raw: sqlite3.Connection, sql: str, values: tuple[int | str | bytes, ...]) -> list[list[FoldRow]]:
+    groups: dict[int, list[FoldRow]] = {}
     for row in raw.execute(sql, values).fetchall():
         groups.setdefault(row[0], []).append(row)
-    return [_folded(rows) for rows in groups.values()]
+    return list(groups.values())
 
 
-def _folded(rows: list[Any]) -> StoredDocument:
+def _as_of(groups: list[list[FoldRow]]) -> list[StoredDocument]:
+    found = [_folded(rows) for rows in groups if rows[0][2] is not None]
+    return [StoredDocument(unretired(held.record), held.version, held.base, held.deltas) for held in found]
+
+
+def _folded(rows: list[FoldRow]) -> StoredDocument:
     if rows[0][2] is None:
         raise StorageDamaged(f"document {rows[0][0]} has no base; the session is damaged")
     deltas = tuple(loads(row[4]) for row in rows[1:])
@@ -157,5 +219,5 @@ def newest_seq(raw: sqlite3.Connection) -> int:
     return int(raw.execute("SELECT ifnull(max(seq), 0) FROM commits").fetchone()[0])
 
 
-def _records(raw: sqlite3.Connection, sql: str, values: tuple[Any, ...]) -> list[Any]:
+def _records(raw: sqlite3.Connection, sql: str, values: tuple[int | str, ...]) -> list[Any]:
     return [loads(row[0]) for row in raw.execute(sql, values).fetchall()]

@@ -11,21 +11,33 @@ from pathlib import Path
 from durable_tui.storage.errors import StorageError
 
 APPLICATION_ID = 0x44545549
-VERSION = 1
+VERSION = 2
+GATES = 2  # the version that brought gates and the flight recorder
 FOREIGN_TABLE = "durable_schema"
 
-# What a file must have to be read, whatever else it has.
+# What a file of each version, and of all later ones, must have to be read.
 COLUMNS = {
-    "session": "next_id, next_seq, created_at",
-    "owners": "epoch, pid, host, boot_id, process_started_at, opened_at, closed_at",
-    "commits": "seq, at, epoch",
-    "conversations": "id, owner_conversation_id, owner_task_id, record",
-    "entries": "id, conversation_id, kind, head, commit_seq, record",
-    "submissions": "id, conversation_id, request_id, status, record",
-    "tasks": "id, conversation_id, kind, status, abort_requested, background, record",
-    "documents": "id, kind, key, scope_kind, owner_id, created_at, retired_at, record",
-    "document_revisions": "document_id, seq, kind, version, content",
+    1: {
+        "session": "next_id, next_seq, created_at",
+        "owners": "epoch, pid, host, boot_id, process_started_at, opened_at, closed_at",
+        "commits": "seq, at, epoch",
+        "conversations": "id, owner_conversation_id, owner_task_id, record",
+        "entries": "id, conversation_id, kind, head, commit_seq, record",
+        "submissions": "id, conversation_id, request_id, status, record",
+        "tasks": "id, conversation_id, kind, status, abort_requested, background, record",
+        "documents": "id, kind, key, scope_kind, owner_id, created_at, retired_at, record",
+        "document_revisions": "document_id, seq, kind, version, content",
+    },
+    2: {"tasks": "wake_at", "flight": "epoch, document_id, seq, at, kind, content"},
 }
+
+_TASKS_WAKE = "CREATE INDEX tasks_wake ON tasks (wake_at) WHERE wake_at IS NOT NULL"
+_DOCUMENTS_SCOPE = "CREATE INDEX documents_scope ON documents (scope_kind, owner_id)"
+_FLIGHT = (
+    "CREATE TABLE flight (epoch INTEGER NOT NULL, document_id INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " at INTEGER NOT NULL, kind TEXT NOT NULL, content TEXT NOT NULL, PRIMARY KEY (epoch, document_id, seq))"
+    " WITHOUT ROWID"
+)
 
 STATEMENTS = (
     "CREATE TABLE session (id INTEGER PRIMARY KEY CHECK (id = 1), next_id INTEGER NOT NULL, next_seq INTEGER NOT NULL,"
@@ -45,20 +57,27 @@ STATEMENTS = (
     "CREATE UNIQUE INDEX submissions_request ON submissions (conversation_id, request_id) WHERE request_id IS NOT NULL",
     "CREATE INDEX submissions_open ON submissions (id) WHERE status IN ('queued', 'placed')",
     "CREATE TABLE tasks (id INTEGER PRIMARY KEY, conversation_id INTEGER NOT NULL, kind TEXT NOT NULL,"
-    " status TEXT NOT NULL, abort_requested INTEGER NOT NULL, background INTEGER NOT NULL, record TEXT NOT NULL)",
+    " status TEXT NOT NULL, abort_requested INTEGER NOT NULL, background INTEGER NOT NULL, record TEXT NOT NULL,"
+    " wake_at INTEGER)",
     "CREATE INDEX tasks_conversation ON tasks (conversation_id, id)",
     "CREATE INDEX tasks_live ON tasks (id) WHERE status <> 'terminal'",
+    _TASKS_WAKE,
     "CREATE TABLE documents (id INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT, scope_kind TEXT NOT NULL,"
     " owner_id INTEGER NOT NULL, created_at INTEGER NOT NULL, retired_at INTEGER, record TEXT NOT NULL)",
     "CREATE UNIQUE INDEX documents_live ON documents (scope_kind, owner_id, kind, ifnull(key, x''))"
     " WHERE retired_at IS NULL",
+    _DOCUMENTS_SCOPE,
     "CREATE TABLE document_revisions (document_id INTEGER NOT NULL REFERENCES documents (id), seq INTEGER NOT NULL,"
     " kind TEXT NOT NULL, version INTEGER NOT NULL, content TEXT NOT NULL, PRIMARY KEY (document_id, seq))"
     " WITHOUT ROWID",
+    _FLIGHT,
 )
 
 # The statements that take a file from the keyed version to the next one.
-MIGRATIONS: dict[int, tuple[str, ...]] = {}
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    # Version 1 had no gates, so no task of it has a time to wake.
+    1: ("ALTER TABLE tasks ADD COLUMN wake_at INTEGER", _TASKS_WAKE, _DOCUMENTS_SCOPE, _FLIGHT),
+}
 
 
 def create(path: str, at: int, connect: Callable[[str], sqlite3.Connection], *, wal: bool) -> None:
@@ -100,8 +119,11 @@ def flush_folder(folder: str) -> None:
         os.close(descriptor)
 
 
-def migrate(raw: sqlite3.Connection, path: str) -> None:
-    """Bring an older file to VERSION in one transaction. Raises StorageError; the file is then as before."""
+def migrate(raw: sqlite3.Connection, label: str) -> None:
+    """Bring an older file to VERSION in one transaction; when that fails, the file is as before.
+
+    Raises StorageError, or sqlite3.Error when the disk is at fault.
+    """
     raw.execute("BEGIN IMMEDIATE")
     found = int(raw.execute("PRAGMA user_version").fetchone()[0])
     try:
@@ -113,8 +135,10 @@ def migrate(raw: sqlite3.Connection, path: str) -> None:
     except (sqlite3.Error, KeyError) as error:
         if raw.in_transaction:
             raw.execute("ROLLBACK")
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise
         raise StorageError(
-            f"{path} could not be brought from version {found} to {VERSION} ({error}); it is as before"
+            f"{label} could not be brought from version {found} to {VERSION} ({error}); it is as before"
         ) from error
 
 

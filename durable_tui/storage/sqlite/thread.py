@@ -1,4 +1,4 @@
-"""The one door to aiosqlite's thread: whole functions run on it, in order (spec 4, 23).
+"""Whole functions run in order on aiosqlite's thread, reached from here only (spec 4, 23).
 
 Private names used, here and nowhere else: `Connection._execute`, which queues a function on the connection's thread,
 and `Connection._thread`, replaced before it starts by a daemon that runs the same, so that an abandoned connection
@@ -13,10 +13,11 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import aiosqlite
 
+from durable_tui.ground.aio import uninterrupted
 from durable_tui.storage.errors import StorageError
 
 T = TypeVar("T")
@@ -24,12 +25,16 @@ log = logging.getLogger(__name__)
 
 
 class Handle:
-    """A SQLite connection as jobs see it; a job may replace `raw` by a fresh one. Used on the thread only."""
+    """A SQLite connection as jobs see it; a job may replace `raw` by a fresh one. Used on the thread only.
 
-    __slots__ = ("raw",)
+    `warnings` are sentences for a person about this opening.
+    """
+
+    __slots__ = ("raw", "warnings")
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
+        self.warnings: list[str] = []
 
     def close(self) -> None:
         self.raw.close()
@@ -41,10 +46,13 @@ class _NoHandle:
     def close(self) -> None: ...
 
 
-class Door:
+H = TypeVar("H", bound=Handle)
+
+
+class ConnectionThread(Generic[H]):
     """One connection on a thread of its own. `connect` runs there first and gives the handle that jobs work on."""
 
-    def __init__(self, connect: Callable[[], Handle]) -> None:
+    def __init__(self, connect: Callable[[], H]) -> None:
         self._pid = os.getpid()
         self._connect = connect
         # aiosqlite keeps what its connector returns and only ever calls its close(): a handle does for a connection.
@@ -52,10 +60,10 @@ class Door:
         self._connection._thread = threading.Thread(
             target=_serve, args=(self._connection._thread.run,), name="storage", daemon=True
         )
-        self._handle: Handle | None = None
+        self._handle: H | None = None
         self._failure: BaseException | None = None
 
-    def _made(self) -> Handle | _NoHandle:
+    def _made(self) -> H | _NoHandle:
         try:
             self._handle = self._connect()
         except BaseException as error:  # noqa: BLE001 - raised again by `open`, once the thread has ended
@@ -63,21 +71,22 @@ class Door:
             return _NoHandle()
         return self._handle
 
-    async def open(self) -> None:
-        """Start the thread and connect; raises what `connect` raised. Run it as a task: it must not be cancelled."""
+    async def open(self) -> H:
+        """Start the thread and return what `connect` gave, or raise what it raised. It must not be cancelled."""
         await self._connection
         failure, self._failure = self._failure, None
         if failure is not None:
             await self._connection.close()
             raise failure
+        return self._usable()
 
-    async def run(self, job: Callable[[Handle], T]) -> T:
+    async def run(self, job: Callable[[H], T]) -> T:
         """The job's result. A cancelled caller leaves at once and the job still runs: for reads."""
         handle = self._usable()
         result: T = await self._connection._execute(job, handle)  # type: ignore[no-untyped-call]
         return result
 
-    async def finish(self, job: Callable[[Handle], T]) -> T:
+    async def finish(self, job: Callable[[H], T]) -> T:
         """The job's result, awaited however often the caller is cancelled; then the cancellation goes on.
 
         spec 3.5. A cancellation that follows a failed job has the failure as its `__cause__`.
@@ -93,14 +102,12 @@ class Door:
                 errors.append(error)
 
         cancelled: asyncio.CancelledError | None = None
-        queued: Callable[[], Any] = work
-        while not results and not errors:
-            try:
-                await self._connection._execute(queued)  # type: ignore[no-untyped-call]
-            except asyncio.CancelledError as error:
-                cancelled = cancelled or error
+        try:
+            await self._connection._execute(work)  # type: ignore[no-untyped-call]
+        except asyncio.CancelledError as error:
+            cancelled = error
             # The thread works in order: once a later function ran, the job is over.
-            queued = _nothing
+            await uninterrupted(self._connection._execute(_nothing))  # type: ignore[no-untyped-call]
         failure = errors[0] if errors else None
         if cancelled is not None:
             raise cancelled from failure
@@ -114,7 +121,7 @@ class Door:
         if os.getpid() == self._pid:
             await self._connection.close()
 
-    def _usable(self) -> Handle:
+    def _usable(self) -> H:
         if os.getpid() != self._pid:
             raise StorageError("the store belongs to the process this one was forked from")
         if self._handle is None:

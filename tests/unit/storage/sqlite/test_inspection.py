@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from durable_tui.storage import (
+    SqliteReader,
     SqliteStorage,
     StorageDamaged,
     StorageError,
@@ -19,35 +20,18 @@ from durable_tui.storage import (
     StorageNewer,
 )
 from durable_tui.storage.errors import SessionLocked
-from durable_tui.storage.sqlite import inspection as admission
-from durable_tui.storage.sqlite import opening, schema
-from tests.tools.batches import begin, entry, put
+from durable_tui.storage.sqlite import inspection, opening, schema
+from tests.tools.batches import entry, put
+from tests.tools.sqlite_files import change, made
 
-ROOT = Path(__file__).parents[3]
-
-
-async def made(path: Path, entries: int = 0) -> Path:
-    storage = await SqliteStorage.open(path)
-    await begin(storage)
-    for _ in range(entries):
-        await put(storage, entries=[entry(storage.mint_id(), data="x" * 3000)])
-    await storage.close()
-    return path
-
-
-def change(path: Path, *statements: str) -> None:
-    raw = sqlite3.connect(path)
-    for statement in statements:
-        raw.execute(statement)
-    raw.commit()
-    raw.close()
+ROOT = Path(__file__).parents[4]
 
 
 async def refused(path: Path, kind: type[StorageError], *words: str, reading: bool = False) -> StorageError:
     """Open, expect the error as one sentence, and the folder exactly as before."""
     before = {name: (path.parent / name).read_bytes() for name in os.listdir(path.parent)} if path.is_file() else {}
     with pytest.raises(StorageError) as caught:
-        await SqliteStorage.open(path, read_only=reading)
+        await (SqliteReader if reading else SqliteStorage).open(path)
     assert type(caught.value) is kind, repr(caught.value)
     message = str(caught.value)
     assert "\n" not in message
@@ -93,27 +77,29 @@ async def test_k16_places_that_hold_no_session(tmp_path: Path, reading: bool) ->
     pipe = tmp_path / "pipe.sqlite"
     os.mkfifo(pipe)
     await refused(pipe, StorageError, "not a regular file", reading=reading)
+    opener = SqliteReader if reading else SqliteStorage
     with pytest.raises(StorageError, match=r"does not exist|no session"):
-        await SqliteStorage.open(tmp_path / "none" / "a.sqlite", read_only=reading)
+        await opener.open(tmp_path / "none" / "a.sqlite")
+    path = tmp_path / "a.sqlite"
     with pytest.raises(StorageError, match="no session"):
-        await SqliteStorage.open(tmp_path / "a.sqlite", read_only=reading, create=False)
+        await (SqliteReader.open(path) if reading else SqliteStorage.open(path, create=False))
     assert not (tmp_path / "a.sqlite").exists() and not (tmp_path / "a.lock").exists()
     with pytest.raises(StorageError):
-        await SqliteStorage.open(tmp_path / ("n" * 300 + ".sqlite"), read_only=reading)
+        await opener.open(tmp_path / ("n" * 300 + ".sqlite"))
 
 
 async def test_d07_a_newer_schema_is_refused_with_both_numbers(tmp_path: Path) -> None:
     path = await made(tmp_path / "newer.sqlite", 3)
     change(path, "PRAGMA user_version = 7", "ALTER TABLE entries ADD COLUMN mood TEXT")
-    error = await refused(path, StorageNewer, "version 7", "version 1")
-    assert isinstance(error, StorageNewer) and (error.found, error.supported) == (7, 1)
+    error = await refused(path, StorageNewer, "version 7", "version 2")
+    assert isinstance(error, StorageNewer) and (error.found, error.supported) == (7, 2)
     before = path.read_bytes()
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     assert len(await reader.entries(1)) == 3 and "version 7" in reader.warnings[0]
     await reader.close()
     assert path.read_bytes() == before
     change(path, "ALTER TABLE entries RENAME COLUMN record TO body")
-    await refused(path, StorageNewer, "version 7", "version 1", reading=True)
+    await refused(path, StorageNewer, "version 7", "version 2", reading=True)
 
 
 async def test_d07_an_unknown_column_does_no_harm(tmp_path: Path) -> None:
@@ -123,35 +109,6 @@ async def test_d07_an_unknown_column_does_no_harm(tmp_path: Path) -> None:
     await put(storage, entries=[entry(storage.mint_id())])
     assert len(await storage.entries(1)) == 1
     await storage.close()
-
-
-async def test_d07_a_migration_is_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = await made(tmp_path / "a.sqlite", 2)
-    good = ("ALTER TABLE tasks ADD COLUMN one TEXT", "CREATE TABLE two (a)", "UPDATE entries SET kind = 'moved'")
-    monkeypatch.setattr(schema, "VERSION", 4)
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: (good[0],), 2: ("CREATE TABLE broken (",), 3: (good[2],)})
-
-    def dump() -> list[str]:
-        raw = sqlite3.connect(path)
-        lines = [line for line in raw.iterdump() if "owners" not in line]
-        lines.append(str(raw.execute("PRAGMA user_version").fetchone()))
-        raw.close()
-        return lines
-
-    before = dump()
-    for _ in range(2):
-        with pytest.raises(StorageError, match=r"from version 1 to 4 .*as before"):
-            await SqliteStorage.open(path)
-        assert dump() == before
-    reader = await SqliteStorage.open(path, read_only=True)
-    assert len(await reader.entries(1)) == 2
-    await reader.close()
-    assert dump() == before, "a reader never migrates"
-    monkeypatch.setattr(schema, "MIGRATIONS", {1: (good[0],), 2: (good[1],), 3: (good[2],)})
-    storage = await SqliteStorage.open(path)
-    assert {found.record["kind"] for found in await storage.entries(1)} == {"pi.user"}
-    await storage.close()
-    assert dump()[-1] == "(4,)" and any("'moved'" in line for line in dump())
 
 
 async def test_a_truncated_file_is_damaged(tmp_path: Path) -> None:
@@ -179,7 +136,7 @@ async def test_damage_is_found_after_an_unclean_end(tmp_path: Path, monkeypatch:
     data[start : start + 4096] = b"\xff" * 4096
     path.write_bytes(data)
     await refused(path, StorageDamaged, "damaged")
-    monkeypatch.setattr(admission, "CHECK_BYTES", 0)
+    monkeypatch.setattr(inspection, "CHECK_BYTES", 0)
     storage = await SqliteStorage.open(path)
     assert "too large" in storage.warnings[0]
     await storage.abandon()
@@ -192,7 +149,7 @@ async def test_damage_met_while_reading_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageDamaged, match="not JSON"):
         await storage.entries(1)
     await storage.close()
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     with pytest.raises(StorageDamaged, match="not JSON"):
         await reader.entries(1)
     await reader.close()
@@ -233,11 +190,11 @@ async def test_a_death_in_the_middle_of_a_write_without_wal_is_rolled_back(
     raw.execute("ROLLBACK")
     raw.close()
     with pytest.raises(StorageError, match="middle of a write"):
-        await SqliteStorage.open(path, read_only=True)
+        await SqliteReader.open(path)
     storage = await SqliteStorage.open(path)
     assert len(await storage.entries(1)) == 40
     await storage.close()
-    reader = await SqliteStorage.open(path, read_only=True)
+    reader = await SqliteReader.open(path)
     assert len(await reader.entries(1)) == 40
     await reader.close()
 
@@ -245,7 +202,7 @@ async def test_a_death_in_the_middle_of_a_write_without_wal_is_rolled_back(
 AS_NOBODY = """
 import asyncio, os, sys
 sys.path.insert(0, sys.argv[1])
-from durable_tui.storage import SqliteStorage, StorageError
+from durable_tui.storage import SqliteReader, SqliteStorage, StorageError
 from durable_tui.storage.sqlite import store, opening  # imported before the rights are given up
 
 async def main(path):
@@ -256,7 +213,7 @@ async def main(path):
     except StorageError as error:
         print(type(error).__name__, error)
     try:
-        reader = await SqliteStorage.open(path, read_only=True)
+        reader = await SqliteReader.open(path)
         print("read", len(await reader.entries(1)), await reader.poll_seq())
         await reader.close()
     except StorageError as error:

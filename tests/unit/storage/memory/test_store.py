@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from durable_tui import storage as floor
-from durable_tui.storage import Fenced, MemoryStorage, Storage
+from durable_tui.storage import Fenced, MemoryStorage, Owner
 from durable_tui.storage.identity import this_owner
 from tests.tools.batches import SESSION, base, batch, begin, delta, document, entry, put, task
 
@@ -17,7 +17,7 @@ def test_backends_are_imported_only_when_used() -> None:
     code = "import sys, durable_tui.storage; print([m for m in ('aiosqlite', 'sqlite3', 'psutil') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-    assert isinstance(MemoryStorage(), Storage)
+    assert isinstance(MemoryStorage(), Owner)
     assert issubclass(floor.SqliteStorage, object) and isinstance(MemoryStorage(), floor.MemoryStorage)
     with pytest.raises(AttributeError):
         _ = floor.Nothing
@@ -39,7 +39,7 @@ async def test_every_prefix_of_a_log_is_the_store_as_it_was_then() -> None:
         prefix = MemoryStorage.from_batches(storage.log[:length])
         assert await prefix.poll_seq() == length
         assert prefix.epoch == 2 and prefix.previous is not None and prefix.previous.closed_at is None
-        assert prefix.former_owner_dead
+        assert prefix.former_owner == "dead"
         assert len(await prefix.conversations()) == (length > 0)
         assert [held["id"] for held in await prefix.live_tasks()] == ([3] if length in (2, 3) else [])
         held = await prefix.document("k", SESSION)
@@ -62,8 +62,8 @@ async def test_a_log_is_not_changed_by_what_its_maker_does_later() -> None:
 async def test_given_owners_are_the_openings_so_far() -> None:
     storage = await recorded()
     owners = [this_owner(4, 5), this_owner(7, 6)]
-    prefix = MemoryStorage.from_batches(storage.log, owners=owners, former_owner_dead=False, record=True)
-    assert prefix.epoch == 8 and prefix.previous == owners[-1] and not prefix.former_owner_dead
+    prefix = MemoryStorage.from_batches(storage.log, owners=owners, former_owner="alive", record=True)
+    assert prefix.epoch == 8 and prefix.previous == owners[-1] and prefix.former_owner == "alive"
     assert {row.epoch for row in await prefix.commits()} == {7}
     assert prefix.log == []
 
@@ -76,7 +76,7 @@ async def test_a_death_leaves_the_data_and_fences_the_dead() -> None:
         await put(storage, entries=[entry(storage.mint_id())])
     await put(again, entries=[entry(again.mint_id())])
     assert len(again.log) == 1
-    third = again.crash(record=False, former_owner_dead=False)
-    assert not third.former_owner_dead
+    third = again.crash(record=False, former_owner="alive")
+    assert third.former_owner == "alive"
     await put(third, entries=[entry(third.mint_id())])
     assert third.log == [] and [row.epoch for row in await third.commits()] == [1, 1, 1, 1, 2, 3]

@@ -51,7 +51,7 @@ async def test_d04_k15_a_full_disk_refuses_and_recovers(tmp_path: Path, small: P
     await begin(storage)
     ballast = folder / "ballast"
     if small is None:
-        await storage._door.run(lambda handle: handle.raw.execute("PRAGMA max_page_count=150").fetchall())
+        await storage._thread.run(lambda handle: handle.raw.execute("PRAGMA max_page_count=150").fetchall())
     else:
         ballast.write_bytes(b"\0" * 700_000)
     stored, refusal = await fill(storage)
@@ -63,7 +63,7 @@ async def test_d04_k15_a_full_disk_refuses_and_recovers(tmp_path: Path, small: P
         assert again.value.full
     assert len(await storage.entries(1)) == stored, "nothing refused is shown"
     if small is None:
-        await storage._door.run(lambda handle: handle.raw.execute("PRAGMA max_page_count=1000000").fetchall())
+        await storage._thread.run(lambda handle: handle.raw.execute("PRAGMA max_page_count=1000000").fetchall())
     else:
         ballast.unlink()
     await put(storage, entries=[entry(storage.mint_id(), data="x" * 30_000)])
