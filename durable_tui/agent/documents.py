@@ -8,9 +8,12 @@ from durable_tui.models.messages import UsageTable
 from durable_tui.session import DocumentDefinition
 from durable_tui.session.documents import empty_object
 
+TOLD_DELTAS = 64  # of pi.live and pi.inbox between two bases
+TOLD_BYTES = 64 * 1024
+
 
 def _nothing_runs(value: Live, deltas: int) -> bool:
-    return "run" not in value and not value.get("compactions")
+    return ("run" not in value and not value.get("compactions")) or deltas >= TOLD_DELTAS
 
 
 def _always(value: object, deltas: int) -> bool:
@@ -22,7 +25,7 @@ def _every_64(value: object, deltas: int) -> bool:
 
 
 def _is_empty(value: Inbox, deltas: int) -> bool:
-    return not value["items"]
+    return not value["items"] or deltas >= TOLD_DELTAS
 
 
 AGENT: DocumentDefinition[AgentChoices] = DocumentDefinition(
@@ -32,11 +35,13 @@ PROVIDER: DocumentDefinition[ProviderIdentity] = DocumentDefinition(
     "pi.provider", "conversation", empty_object, history="latest", fork="initial", checkpoint=_always
 )
 LIVE: DocumentDefinition[Live] = DocumentDefinition(
-    "pi.live", "conversation", empty_object, history="latest", fork="initial", checkpoint=_nothing_runs
-)
+    "pi.live", "conversation", empty_object, history="latest", fork="initial", checkpoint=_nothing_runs,
+    base_bytes=TOLD_BYTES, keep_previous=True,
+)  # fmt: skip
 INBOX: DocumentDefinition[Inbox] = DocumentDefinition(
-    "pi.inbox", "conversation", lambda: freeze({"items": []}), history="latest", fork="initial", checkpoint=_is_empty
-)
+    "pi.inbox", "conversation", lambda: freeze({"items": []}), history="latest", fork="initial", checkpoint=_is_empty,
+    base_bytes=TOLD_BYTES, keep_previous=True,
+)  # fmt: skip
 USAGE: DocumentDefinition[UsageTable] = DocumentDefinition(
     "pi.usage", "conversation", lambda: freeze({"models": {}, "tools": {}}),
     history="latest", fork="initial", checkpoint=_always,
@@ -47,3 +52,4 @@ SESSION: DocumentDefinition[SessionFacts] = DocumentDefinition(
 DRAFT: DocumentDefinition[Draft] = DocumentDefinition(
     "dt.draft", "conversation", lambda: freeze({"text": ""}), history="latest", fork="initial", checkpoint=_every_64
 )
+RECORDED = (LIVE, INBOX)  # what the flight recorder keeps of a death (spec 5.7)

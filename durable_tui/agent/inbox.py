@@ -9,11 +9,13 @@ from typing import Literal, cast
 from durable_tui.agent.documents import INBOX, LIVE
 from durable_tui.agent.settings import Settings
 from durable_tui.agent.shapes import Inbox, Live, QueuedEntry, QueuedInput, QueuedItem, QueuedWrite
-from durable_tui.models.messages import ContentBlock
+from durable_tui.engine.shapes import QueuedAtDeath
+from durable_tui.models.messages import ContentBlock, message_text
 from durable_tui.session import DocumentDraft, Session, Transaction
 from durable_tui.storage.records import SubmissionRecord
 
 Content = str | list[ContentBlock]
+TOLD_CHARACTERS = 200  # of an item, in the report of a death
 BeginGeneration = Callable[[Transaction, int], int]
 
 
@@ -65,6 +67,18 @@ class Conversations:
             if any(item["mode"] != "write" for item in items):
                 return True
         return False
+
+    async def describe(self, conversation_ids: list[int]) -> list[QueuedAtDeath]:
+        """What is queued in the conversations, each with the beginning of its text."""
+        rows: list[QueuedAtDeath] = []
+        for conversation_id in conversation_ids:
+            for item in (await self.session.value(INBOX, conversation_id))["items"]:
+                text = item["entry"]["kind"] if item["mode"] == "write" else message_text({"content": item["content"]})
+                row: QueuedAtDeath = {"id": item["id"], "mode": item["mode"], "text": text[:TOLD_CHARACTERS]}
+                if is_parked(item):
+                    row["parked"] = True
+                rows.append(row)
+        return rows
 
     async def withdraw_inputs(self, tx: Transaction, conversation_ids: list[int]) -> None:
         """Withdraw the queued inputs of the conversations; queued writes stay (spec 6.8)."""

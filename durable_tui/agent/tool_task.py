@@ -46,6 +46,7 @@ def tool_kind(agent: Agent) -> TaskDefinition:
         recall=partial(recall, agent),
         verdict=partial(verdict, agent),
         abandon=partial(abandon, agent),
+        effect_phases=frozenset({"execute"}),
     )
 
 

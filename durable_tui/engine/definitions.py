@@ -7,7 +7,7 @@ from typing import Any
 
 from durable_tui.delta import freeze
 from durable_tui.engine.reports import Reports
-from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, checkpoint_of, describe
+from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, checkpoint_of, describe, phase_of, status_of
 from durable_tui.session import Transaction
 from durable_tui.storage.records import TaskRecord
 
@@ -114,6 +114,14 @@ class Definitions:
         """Who outside this process works on a task while it only waits."""
         definition = self._lookup(record["kind"])
         return None if definition is None or definition.elsewhere is None else definition.elsewhere(record)
+
+    def has_intent(self, record: TaskRecord) -> bool:
+        """Whether a running task stands in a phase whose effect may have happened (spec 6.2)."""
+        if status_of(record) != "running":
+            return False
+        definition = self._lookup(record["kind"])
+        phases = definition.effect_phases if definition is not None else None
+        return phases is None or phase_of(record) in phases
 
     async def verdict(self, record: TaskRecord) -> Decision:
         """What recovery does with a task found at work; a kind that cannot say is entered again (spec 15)."""

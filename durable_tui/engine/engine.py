@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from durable_tui.engine.definitions import Definitions, Lookup
 from durable_tui.engine.ended_tasks import EndedTasks
@@ -17,7 +18,7 @@ from durable_tui.engine.space import Space
 from durable_tui.engine.task import TaskDefinition, changed, is_decided, mark_for_abort, new_task
 from durable_tui.engine.task_rules import TaskRules
 from durable_tui.engine.tidying import Tidying
-from durable_tui.session import Session, Transaction
+from durable_tui.session import DocumentDefinition, Session, Transaction
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import TaskRecord
 
@@ -31,9 +32,19 @@ class EngineSettings:
 
 
 class Engine:
-    """Runs the tasks of one session. `lookup` gives the code of a kind, `queue` holds inputs for conversations."""
+    """Runs the tasks of one session. `lookup` gives the code of a kind, `queue` holds inputs for conversations.
 
-    def __init__(self, session: Session, settings: EngineSettings, lookup: Lookup, queue: QueueOwner) -> None:
+    `recorded` are the documents of a conversation of which the flight recorder keeps the end at a death (spec 5.7).
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        settings: EngineSettings,
+        lookup: Lookup,
+        queue: QueueOwner,
+        recorded: Sequence[DocumentDefinition[Any]] = (),
+    ) -> None:
         wakeup = asyncio.Event()
         self.session = session
         self.reports = Reports()
@@ -42,6 +53,8 @@ class Engine:
         self.recovery = RecoveryReport(session)
         self.tidying = Tidying(session)
         self._settings = settings
+        self._queue = queue
+        self._recorded = recorded
         self._idle_waiters: list[asyncio.Future[None]] = []
         session.observe(lambda commit: self._wake_idle() if commit.tasks else None)
         self._space = Space(session, self.reports, settings.space_interval, wakeup.set)
@@ -61,7 +74,15 @@ class Engine:
         found = [
             task_id for task_id, task in self.session.tasks.items() if task["state"]["status"] in ("running", "pending")
         ]
-        deaths = await recover(self.session, self.recovery, self.definitions, self._settings.restart_limit)
+        busy = sorted({task["conversationId"] for task in self.session.tasks.values()})
+        deaths = await recover(
+            self.session,
+            self.recovery,
+            self.definitions,
+            restart_limit=self._settings.restart_limit,
+            recorded=self._recorded,
+            queue=await self._queue.describe(busy),
+        )
         self._scheduler.adopt_recovered(found, serial=deaths >= 2)
         if await opens_keep_dying(self.session.storage):
             self.paused_reason = "the last openings of this session died before they did anything"

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from durable_tui.delta import freeze
 from durable_tui.engine.definitions import Definitions
+from durable_tui.engine.flight import KEPT as KEPT_FLIGHTS
+from durable_tui.engine.flight import record_flight
 from durable_tui.engine.ownership import children_of
-from durable_tui.engine.shapes import Death, FoundTask, Recovery, Verdict
+from durable_tui.engine.shapes import Death, FoundTask, QueuedAtDeath, Recovery, Verdict
 from durable_tui.engine.task import Decision, changed, checkpoint_of, phase_of, status_of
 from durable_tui.session import Commit, DocumentDefinition, Session, Transaction
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import OwnerRow, StoredDecision, TaskRecord
 
 KEPT_DEATHS = 100
+KEPT_QUEUE = 50  # items told of the queue at a death
 SAME_DEATHS = 5  # openings in a row that died before doing anything, after which the session opens paused
 RESTART_LIMIT: Literal["restart_limit"] = "restart_limit"
 
@@ -126,9 +130,19 @@ def death_before(owners: list[OwnerRow]) -> OwnerRow | None:
     return owners[-2]
 
 
-async def recover(session: Session, report: RecoveryReport, definitions: Definitions, restart_limit: int) -> int:
+async def recover(
+    session: Session,
+    report: RecoveryReport,
+    definitions: Definitions,
+    *,
+    restart_limit: int,
+    recorded: Sequence[DocumentDefinition[Any]],
+    queue: Sequence[QueuedAtDeath],
+) -> int:
     """Make the commit of opening: running tasks become pending, restarts are counted, the report is written.
 
+    What was last stored of the `recorded` documents goes to the flight recorder in the same commit, so that a death's
+    rows and its recording are both there or neither (spec 5.7). `queue` is what waited in conversations with live work.
     Returns how many deaths in a row were found, this one included. Dispatches nothing.
     """
     storage = session.storage
@@ -137,6 +151,7 @@ async def recover(session: Session, report: RecoveryReport, definitions: Definit
     found = list(session.tasks.values())
     rows = [await _found_row(definitions, record) for record in found] if dead is not None else []
     last = await _last_commit(storage, dead) if dead is not None else (0, 0)
+    flight = await record_flight(session, recorded, dead.epoch) if dead is not None else []
     guiltless = set(children_of(session.tasks, session.conversations))
     async with session.commit() as tx:
         if dead is not None:
@@ -144,7 +159,21 @@ async def recover(session: Session, report: RecoveryReport, definitions: Definit
                 report.found(row["taskId"], status_of(session.tasks[row["taskId"]]))
             draft = await tx.document(RECOVERY)
             deaths = draft.value["deaths"]
-            deaths.append(_death(dead, last, storage.epoch, session.now(), rows))
+            death = _death(dead, last, storage.epoch, session.now(), rows)
+            death["intents"] = [record["id"] for record in found if definitions.has_intent(record)]
+            death["queue"] = list(queue[:KEPT_QUEUE])
+            if len(queue) > KEPT_QUEUE:
+                death["moreQueued"] = len(queue) - KEPT_QUEUE
+            if (
+                dead.boot_id
+                and owners[-1].boot_id
+                and dead.host == owners[-1].host
+                and dead.boot_id != owners[-1].boot_id
+            ):
+                death["end"] = {"by": "boot"}
+            deaths.append(death)
+            if flight:
+                tx.record_flight(flight, keep=KEPT_FLIGHTS)
             if len(deaths) > KEPT_DEATHS:
                 del deaths[: len(deaths) - KEPT_DEATHS]
         else:

@@ -13,6 +13,7 @@ from durable_tui.engine.gates import Timer, is_open
 from durable_tui.engine.ownership import below, children_of, conversations_below
 from durable_tui.engine.recovery import RESTART_LIMIT, RecoveryReport
 from durable_tui.engine.reports import Reports
+from durable_tui.engine.shapes import QueuedAtDeath
 from durable_tui.engine.space import Space
 from durable_tui.engine.task import (
     Abandonment,
@@ -40,6 +41,9 @@ class QueueOwner(Protocol):
 
     async def has_inputs(self, conversation_ids: list[int]) -> bool:
         """Whether an input is queued in one of the conversations."""
+
+    async def describe(self, conversation_ids: list[int]) -> list[QueuedAtDeath]:
+        """What is queued in the conversations, for a report."""
 
     async def withdraw_inputs(self, tx: Transaction, conversation_ids: list[int]) -> None:
         """Withdraw the queued inputs of the conversations, in this commit."""

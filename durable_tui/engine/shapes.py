@@ -39,8 +39,26 @@ class FoundTask(TypedDict):
     detail: NotRequired[str]
 
 
+class QueuedAtDeath(TypedDict):
+    """An item that was queued at a death; `text` is its beginning."""
+
+    id: int
+    mode: str
+    parked: NotRequired[bool]
+    text: str
+
+
+class End(TypedDict):
+    """How an opening ended, as far as that is known: its host began another boot."""
+
+    by: Literal["boot"]
+
+
 class Death(TypedDict):
-    """An opening that did not end in order, as the next one found it. Times in milliseconds."""
+    """An opening that did not end in order, as the next one found it. Times in milliseconds.
+
+    `intents` are the tasks whose effect may have happened; of the `queue`, `moreQueued` items are left out.
+    """
 
     epoch: int
     pid: int
@@ -51,6 +69,10 @@ class Death(TypedDict):
     foundBy: int
     foundAt: int
     tasks: list[FoundTask]
+    intents: NotRequired[list[int]]
+    queue: NotRequired[list[QueuedAtDeath]]
+    moreQueued: NotRequired[int]
+    end: NotRequired[End]
 
 
 class Recovery(TypedDict):

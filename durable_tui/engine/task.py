@@ -54,6 +54,7 @@ class TaskDefinition:
       entered again and that is called `resumed` (spec 15).
     - `doing(record)` is a short phrase for people, from memory alone; `recall(record)` brings what it reads there.
     - `blocked(record)` is the kind's own reason why a pending task may not start yet, or None.
+    - `effect_phases` are the phases that act on the world outside the session; None says that all may (spec 4.1).
     - `elsewhere(record)` names who outside this process works on it while the task only waits, or None.
     """
 
@@ -71,6 +72,7 @@ class TaskDefinition:
     )
     blocked: Callable[[TaskRecord], str | None] | None = field(default=None, compare=False)
     elsewhere: Callable[[TaskRecord], str | None] | None = field(default=None, compare=False)
+    effect_phases: frozenset[str] | None = None
 
 
 # -- reading a record ------------------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ class DocumentDefinition(Generic[T]):
 
     `initial()` gives the value of a new one; `migrate(value, version)` takes an older value to this version, purely.
     `checkpoint(value, deltas)` asks for a base instead of a delta; `deltas` counts those since the last base.
-    `history` and `fork` exist on conversation documents only (spec 5.3).
+    `base_bytes` asks for one when the deltas since hold so much text. `keep_previous` keeps what lies between the base
+    before and a new one, for those who ask what happened. `history` and `fork` exist on conversation documents only
+    (spec 5.3).
     """
 
     kind: str
@@ -32,6 +34,8 @@ class DocumentDefinition(Generic[T]):
     fork: Literal["asOf", "current", "initial"] | None = None
     checkpoint: Callable[[T, int], bool] | None = None
     migrate: Callable[[Any, int], T] | None = None
+    base_bytes: int | None = None
+    keep_previous: bool = False
 
     def __post_init__(self) -> None:
         if self.scope != "conversation" and (self.history or self.fork):
@@ -54,12 +58,16 @@ class DocumentDefinition(Generic[T]):
 
 @dataclass(slots=True, frozen=True)
 class DocumentState:
-    """A document as committed: its record, the version and value stored, and the deltas since its last base."""
+    """A document as committed: its record, the version and value stored, and the deltas since its last base.
+
+    `size` is about how many bytes those of this process hold.
+    """
 
     record: DocumentRecord
     version: int
     value: Any
     deltas: int
+    size: int = 0
 
 
 @dataclass(slots=True, frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from durable_tui.delta import freeze
 from durable_tui.session.documents import (
@@ -22,6 +22,7 @@ from durable_tui.storage.records import (
     ConversationRecord,
     DocumentRecord,
     EntryRecord,
+    FlightRow,
     OwnerRef,
     ParentRef,
     Revision,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from durable_tui.session.session import Session
 
 T = TypeVar("T")
+_SMALL = 64
 
 
 class Transaction:
@@ -52,6 +54,8 @@ class Transaction:
         self._pending = 0
         self._wrote = False
         self._seq: int | None = None
+        self._flight: list[FlightRow] = []
+        self._keep_flights: int | None = None
 
     @property
     def seq(self) -> int:
@@ -201,6 +205,12 @@ class Transaction:
         self.tasks[frozen["id"]] = frozen
         return frozen
 
+    def record_flight(self, rows: list[FlightRow], *, keep: int) -> None:
+        """Keep what a death left, and drop the recordings of all but the newest `keep` deaths (spec 5.7)."""
+        self._writing()
+        self._flight = rows
+        self._keep_flights = keep
+
     # -- documents -----------------------------------------------------------------------------------------------
 
     async def document(
@@ -274,7 +284,7 @@ class Transaction:
                 if draft.retired and draft.state is None:
                     continue
                 sealed.append((draft, value, ops))
-        if not (sealed or self.new_entries or self.tasks or self.submissions or self.conversations):
+        if not (sealed or self.new_entries or self.tasks or self.submissions or self.conversations or self._flight):
             return None, changes
         batch = Batch(
             seq=self.seq,
@@ -284,6 +294,8 @@ class Transaction:
             entries=self.new_entries,
             submissions=list(self.submissions.values()),
             tasks=list(self.tasks.values()),
+            flight=self._flight,
+            keep_flights=self._keep_flights,
         )
         for draft, value, ops in sealed:
             changes.append(self._seal_document(batch, draft, value, ops))
@@ -304,15 +316,29 @@ class Transaction:
             record = cast(DocumentRecord, freeze({**state.record, "retiredAt": batch.seq}))
             batch.documents.append(record)
             return DocumentChange(address, record, (("r", None),), None, state.value, retired=True), None
-        base = draft.migrated or (definition.checkpoint is not None and definition.checkpoint(value, state.deltas + 1))
-        droppable = definition.history != "rewindable"
+        deltas = state.deltas + 1
+        size = state.size + _size_of(ops) if definition.base_bytes is not None else 0
+        base = (
+            draft.migrated
+            or (definition.checkpoint is not None and definition.checkpoint(value, deltas))
+            or (definition.base_bytes is not None and size >= definition.base_bytes)
+        )
+        droppable: Literal["this", "previous"] | None = "previous" if definition.keep_previous else "this"
+        if definition.history == "rewindable":
+            droppable = None
         batch.revisions.append(
-            Revision(state.record["id"], "base", definition.version, value, drop_before="this" if droppable else None)
+            Revision(state.record["id"], "base", definition.version, value, drop_before=droppable)
             if base
             else Revision(state.record["id"], "delta", definition.version, ops)
         )
         change = DocumentChange(address, state.record, tuple(ops), value, state.value)
-        return change, DocumentState(state.record, definition.version, value, 0 if base else state.deltas + 1)
+        new_state = DocumentState(state.record, definition.version, value, 0 if base else deltas, 0 if base else size)
+        return change, new_state
+
+
+def _size_of(ops: list[Any]) -> int:
+    """About how many bytes some ops take: text grown or set counts, the rest is small."""
+    return sum(len(op[-1]) if isinstance(op[-1], str) else _SMALL for op in ops)
 
 
 def _base_value(definition: DocumentDefinition[Any], state: DocumentState | None) -> Any:

@@ -63,6 +63,7 @@ def generation_kind(agent: Agent, cancel: ProviderCancel) -> TaskDefinition:
         verdict=verdict,
         doing=doing,
         elsewhere=elsewhere,
+        effect_phases=frozenset(),  # a request that may have been made is sent again
     )
 
 
