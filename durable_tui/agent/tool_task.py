@@ -17,8 +17,9 @@ from durable_tui.agent.slots import clear_progress, find_slot, partial_output
 from durable_tui.agent.tool_result import append_result, error_result, first_line, invalid_arguments, limited
 from durable_tui.agent.usage import record_usage
 from durable_tui.delta import JsonObject, freeze
-from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, checkpoint_of, describe
+from durable_tui.engine.task import Abandonment, Decision, TaskDefinition
 from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
+from durable_tui.engine.task_record import checkpoint_of, describe
 from durable_tui.environment.base import EnvironmentFailed
 from durable_tui.models.messages import ToolCallBlock
 from durable_tui.session import Transaction

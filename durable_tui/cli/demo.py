@@ -17,7 +17,7 @@ from typing import Any
 
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
-from durable_tui.engine.task import checkpoint_of
+from durable_tui.engine.task_record import checkpoint_of
 from durable_tui.forensics.blocks import content_text
 from durable_tui.host.reading import reading
 from durable_tui.models.tour import DEMO_FILE, DEMO_PROMPT

@@ -7,7 +7,8 @@ from typing import Any
 
 from durable_tui.delta import freeze
 from durable_tui.engine.reports import Reports
-from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, checkpoint_of, describe, phase_of, status_of
+from durable_tui.engine.task import Abandonment, Decision, TaskDefinition
+from durable_tui.engine.task_record import checkpoint_of, describe, phase_of, status_of
 from durable_tui.session import Transaction
 from durable_tui.storage.records import TaskRecord
 

@@ -15,7 +15,8 @@ from durable_tui.engine.recovery import RecoveryReport, opens_keep_dying, recove
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.scheduler import QueueOwner, Scheduler
 from durable_tui.engine.space import Space
-from durable_tui.engine.task import TaskDefinition, changed, is_decided, mark_for_abort, new_task
+from durable_tui.engine.task import TaskDefinition, new_task
+from durable_tui.engine.task_record import changed, is_decided, mark_for_abort
 from durable_tui.engine.task_rules import TaskRules
 from durable_tui.engine.tidying import Tidying
 from durable_tui.session import DocumentDefinition, Session, Transaction

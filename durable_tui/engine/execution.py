@@ -11,9 +11,9 @@ from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.ended_tasks import EndedTasks
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.space import Space
-from durable_tui.engine.task import (
-    Abandonment,
-    TaskDefinition,
+from durable_tui.engine.task import Abandonment, TaskDefinition
+from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
+from durable_tui.engine.task_record import (
     changed,
     checkpoint_of,
     decide,
@@ -23,7 +23,6 @@ from durable_tui.engine.task import (
     phase_of,
     status_of,
 )
-from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
 from durable_tui.session import Session, SessionClosed, SessionPoisoned
 from durable_tui.storage.errors import Fenced, StorageError, StorageRejected, StorageUncertain
 from durable_tui.storage.records import Outcome, TaskRecord

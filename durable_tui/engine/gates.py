@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from durable_tui.engine.task import gate_of, is_decided
+from durable_tui.engine.task_record import gate_of, is_decided
 from durable_tui.session import Session
 from durable_tui.storage.records import Gate, TaskRecord
 

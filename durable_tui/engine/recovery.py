@@ -12,7 +12,8 @@ from durable_tui.engine.flight import KEPT as KEPT_FLIGHTS
 from durable_tui.engine.flight import record_flight
 from durable_tui.engine.ownership import children_of
 from durable_tui.engine.shapes import Death, FoundTask, QueuedAtDeath, Recovery, Verdict
-from durable_tui.engine.task import Decision, changed, checkpoint_of, phase_of, status_of
+from durable_tui.engine.task import Decision
+from durable_tui.engine.task_record import changed, checkpoint_of, phase_of, status_of
 from durable_tui.session import Commit, DocumentDefinition, Session, Transaction
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import OwnerRow, StoredDecision, TaskRecord

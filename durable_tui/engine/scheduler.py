@@ -15,9 +15,8 @@ from durable_tui.engine.recovery import RESTART_LIMIT, RecoveryReport
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.shapes import QueuedAtDeath
 from durable_tui.engine.space import Space
-from durable_tui.engine.task import (
-    Abandonment,
-    Decision,
+from durable_tui.engine.task import Abandonment, Decision
+from durable_tui.engine.task_record import (
     changed,
     checkpoint_of,
     describe,

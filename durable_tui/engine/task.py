@@ -1,23 +1,18 @@
-"""What a kind of task is, and its record read and changed (spec 6)."""
+"""What a kind of task is, and a new task of it (spec 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any
 
 from durable_tui.delta import JsonObject
+from durable_tui.engine.shapes import Verdict
+from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.session import Transaction
-from durable_tui.storage.records import Gate, LiveState, Outcome, TaskRecord, TaskState, WaitingState
+from durable_tui.storage.records import LiveState, TaskRecord
 
-if TYPE_CHECKING:
-    from durable_tui.engine.shapes import Verdict
-    from durable_tui.engine.task_handle import TaskHandle
-
-Policy = Literal["allSettled", "failFast"]
-Status = Literal["pending", "running", "waiting", "completing", "terminal"]
-Handler = Callable[["TaskHandle"], Awaitable[None]]
-TERMINAL: Literal["terminal"] = "terminal"
+Handler = Callable[[TaskHandle], Awaitable[None]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,65 +70,6 @@ class TaskDefinition:
     effect_phases: frozenset[str] | None = None
 
 
-# -- reading a record ------------------------------------------------------------------------------------------------
-
-
-def checkpoint_of(record: TaskRecord) -> Any:
-    """The checkpoint of a live task; an empty object once its outcome is decided."""
-    return record["state"].get("checkpoint", {})
-
-
-def phase_of(record: TaskRecord) -> str | None:
-    """The phase a live task stands in."""
-    phase = checkpoint_of(record).get("phase")
-    return None if phase is None else str(phase)
-
-
-def status_of(record: TaskRecord) -> Status:
-    return record["state"]["status"]
-
-
-def outcome_of(record: TaskRecord) -> Outcome | None:
-    """The outcome, once it is decided."""
-    return cast("Outcome | None", record["state"].get("outcome"))
-
-
-def outcome_detail(outcome: Outcome) -> str | None:
-    """What an outcome says of its cause: an error's message, or a reason."""
-    if outcome["status"] == "failed":
-        return outcome["error"]["message"]
-    if outcome["status"] == "faulted":
-        return outcome["error"]
-    if outcome["status"] == "completed":
-        return None
-    return outcome.get("reason")
-
-
-def gate_of(record: TaskRecord) -> Gate | None:
-    """What a pending task waits for that is not a task (spec 6.12)."""
-    return cast("Gate | None", record["state"].get("gate"))
-
-
-def waiting_of(record: TaskRecord) -> WaitingState | None:
-    """The state of a waiting task: what it waits for, and by which policy."""
-    state = record["state"]
-    return state if state["status"] == "waiting" else None
-
-
-def is_decided(record: TaskRecord) -> bool:
-    """Whether the outcome is fixed, held (`completing`) or final (`terminal`)."""
-    return record["state"]["status"] in ("completing", TERMINAL)
-
-
-def describe(error: BaseException) -> str:
-    """An error as one line for a record."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-# -- changing it in a commit -----------------------------------------------------------------------------------------
-
-
 def new_task(
     tx: Transaction,
     *,
@@ -164,35 +100,3 @@ def new_task(
     if running:
         record["startedAt"] = tx.session.now()
     return tx.put_task(record)
-
-
-def changed(record: TaskRecord, **changes: Any) -> TaskRecord:
-    """A copy of a record with keys replaced; a value of None removes the key."""
-    copy: dict[str, Any] = dict(record)
-    for key, value in changes.items():
-        if value is None:
-            copy.pop(key, None)
-        else:
-            copy[key] = value
-    return cast(TaskRecord, copy)
-
-
-def moved(record: TaskRecord, state: TaskState) -> TaskRecord:
-    """A copy in a new state that is progress: the count of restarts and the decision of recovery go (spec 6.11, 15)."""
-    return changed(record, state=state, restarts=None, recovery=None)
-
-
-def decide(tx: Transaction, record: TaskRecord, outcome: Outcome) -> TaskRecord:
-    """Fix a task's outcome in this commit. The task rules turn it into `completing` while owned work lives (6.7)."""
-    return tx.put_task(changed(moved(record, {"status": TERMINAL, "outcome": outcome}), memos=None))
-
-
-def mark_for_abort(tx: Transaction, task_ids: Iterable[int]) -> list[int]:
-    """Mark those of the tasks that are live, undecided and unmarked; the ids of the marked ones (spec 6.8)."""
-    marked = []
-    for task_id in task_ids:
-        record = tx.candidate(task_id)
-        if record is not None and not record["abortRequested"] and not is_decided(record):
-            tx.put_task(changed(record, abortRequested=True))
-            marked.append(task_id)
-    return marked

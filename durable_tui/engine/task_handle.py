@@ -11,7 +11,7 @@ from durable_tui.delta import Json, JsonObject
 from durable_tui.engine.ended_tasks import EndedTasks
 from durable_tui.engine.ownership import chain_of
 from durable_tui.engine.space import Space
-from durable_tui.engine.task import Policy, changed, checkpoint_of, decide, is_decided, moved
+from durable_tui.engine.task_record import Policy, changed, checkpoint_of, decide, is_decided, moved
 from durable_tui.session import Session, Transaction
 from durable_tui.session.session import CommitScope
 from durable_tui.storage.errors import StorageRejected

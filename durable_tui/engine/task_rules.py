@@ -7,9 +7,9 @@ from collections.abc import Callable
 from durable_tui.engine.ended_tasks import EndedTasks
 from durable_tui.engine.ownership import children_of
 from durable_tui.engine.recovery import RecoveryReport
-from durable_tui.engine.task import (
+from durable_tui.engine.task import Decision
+from durable_tui.engine.task_record import (
     TERMINAL,
-    Decision,
     changed,
     is_decided,
     mark_for_abort,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from durable_tui.engine.task import outcome_detail, outcome_of, phase_of, status_of, waiting_of
+from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
 from durable_tui.models.usage import cost_text, tokens_text

@@ -12,7 +12,7 @@ from durable_tui.agent.documents import AGENT, DRAFT, INBOX, LIVE, PROVIDER, USA
 from durable_tui.agent.images import check_content, check_messages
 from durable_tui.agent.shapes import AgentChoices, QueuedEntry, QueuedItem
 from durable_tui.engine.ownership import children_of, conversations_below
-from durable_tui.engine.task import mark_for_abort
+from durable_tui.engine.task_record import mark_for_abort
 from durable_tui.harness.submission import Submission
 from durable_tui.models.provider import THINKING_LEVELS
 from durable_tui.session import Transaction, Watch

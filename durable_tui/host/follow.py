@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.engine.task import phase_of, status_of, waiting_of
+from durable_tui.engine.task_record import phase_of, status_of, waiting_of
 from durable_tui.host.reading import SESSION_SCOPE, conversation_scope, document_value
 from durable_tui.session.watch import Frame
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 
-from durable_tui.delta import apply_ops
 from durable_tui.ground.aio import uninterrupted
-from durable_tui.session.documents import Address, DocumentChange, DocumentDefinition, DocumentState
-from durable_tui.session.session_errors import DocumentRefused, NestedCommit, SessionClosed, SessionPoisoned
+from durable_tui.session.committed_state import CommittedState
+from durable_tui.session.documents import DocumentChange, DocumentState
+from durable_tui.session.session_errors import NestedCommit, SessionClosed, SessionPoisoned
 from durable_tui.session.transaction import Transaction
 from durable_tui.storage.errors import Fenced, StorageRejected
 from durable_tui.storage.protocol import Owner
@@ -23,7 +22,6 @@ from durable_tui.storage.records import (
     Batch,
     ConversationRecord,
     EntryRecord,
-    Scope,
     SubmissionRecord,
     TaskRecord,
 )
@@ -52,31 +50,19 @@ Observer = Callable[[Commit], None]
 _current: ContextVar[Transaction | None] = ContextVar("durable_tui_transaction", default=None)
 
 
-class Session:
-    """One opened store and the state committed to it. Open with `Session.open`; commits go through `commit()`.
-
-    `tasks` holds the live tasks, `submissions` the unsettled ones seen so far, `conversations` all conversations.
-    """
+class Session(CommittedState):
+    """One opened store and its commit line. Open with `Session.open`; commits go through `commit()`."""
 
     def __init__(self, storage: Owner, *, now: Callable[[], int] | None = None) -> None:
-        self.storage = storage
+        super().__init__(storage, now)
         self.state: SessionState = "open"
         self.reason: str | None = None
-        self.tasks: dict[int, TaskRecord] = {}
-        self.conversations: dict[int, ConversationRecord] = {}
-        self.submissions: dict[int, SubmissionRecord] = {}
-        self.seq = 0
-        self.at = 0
         self.preparers: list[Preparer] = []
         self.on_state: Callable[[], None] | None = None
         self.sealed = False
         self.on_rejected: Callable[[StorageRejected], None] | None = None
         self._observers: list[Observer] = []
-        self.task_documents: dict[int, set[Address]] = {}
-        self._documents: dict[Address, DocumentState] = {}
-        self._absent: set[Address] = set()
         self._line = asyncio.Lock()
-        self.now = now or _milliseconds
 
     @classmethod
     async def open(cls, storage: Owner, *, now: Callable[[], int] | None = None) -> Session:
@@ -249,66 +235,6 @@ class Session:
             tuple(change for change, _ in changes),
         )
 
-    # -- committed state -----------------------------------------------------------------------------------------
-
-    async def load_submission(self, submission_id: int) -> SubmissionRecord | None:
-        """A submission as committed, for a commit's body; unsettled ones stay in memory. Only on the line."""
-        known = self.submissions.get(submission_id)
-        if known is not None:
-            return known
-        record = await self.storage.submission(submission_id)
-        if record is not None and record["status"] in ("queued", "placed"):
-            self.submissions[submission_id] = record
-        return record
-
-    def cached_document(self, address: Address) -> DocumentState | None:
-        return self._documents.get(address)
-
-    def is_absent(self, address: Address) -> bool:
-        return address in self._absent
-
-    async def load_document(self, address: Address) -> DocumentState | None:
-        """A document as committed, with all its deltas applied; None when there is none."""
-        known = self._documents.get(address)
-        if known is not None or address in self._absent:
-            return known
-        kind, scope_kind, owner_id, key = address
-        scope: Scope = {"kind": "session"}
-        if scope_kind == "conversation":
-            scope = {"kind": "conversation", "conversationId": owner_id}
-        elif scope_kind == "task":
-            scope = {"kind": "task", "taskId": owner_id}
-        seq = self.seq
-        stored = await self.storage.document(kind, scope, key)
-        raced = self._documents.get(address)
-        if raced is not None:
-            return raced
-        if stored is None:
-            if seq == self.seq:
-                self._absent.add(address)
-            return None
-        value = stored.base
-        for ops in stored.deltas:
-            value = apply_ops(value, ops)
-        state = DocumentState(stored.record, stored.version, value, len(stored.deltas))
-        if seq == self.seq:
-            self._documents[address] = state
-        return state
-
-    async def value(self, definition: DocumentDefinition[T], owner_id: int = 0, key: str | None = None) -> T:
-        """A document's committed value, or its initial one when it does not exist. Raises DocumentRefused (5.4)."""
-        state = await self.load_document(definition.address(owner_id, key))
-        if state is None:
-            return definition.initial()
-        if state.version > definition.version:
-            raise DocumentRefused(
-                f"document {definition.kind} is stored with version {state.version}; "
-                f"this program knows version {definition.version}"
-            )
-        if state.version < definition.version and definition.migrate is not None:
-            return definition.migrate(state.value, state.version)
-        return cast(T, state.value)
-
 
 class CommitScope:
     """The `async with` of one commit."""
@@ -349,10 +275,6 @@ class CommitScope:
                 await self._session.finish(self._tx)
         finally:
             self._session._line.release()
-
-
-def _milliseconds() -> int:
-    return time.time_ns() // 1_000_000
 
 
 __all__ = ["Commit", "CommitScope", "Observer", "Session"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from durable_tui.delta import freeze
+from durable_tui.session.committed_state import CommittedState
 from durable_tui.session.documents import (
     Address,
     DocumentChange,
@@ -31,9 +32,6 @@ from durable_tui.storage.records import (
     TaskRecord,
 )
 
-if TYPE_CHECKING:
-    from durable_tui.session.session import Session
-
 T = TypeVar("T")
 _SMALL = 64
 
@@ -41,7 +39,7 @@ _SMALL = 64
 class Transaction:
     """One commit in the making. Everything raises TransactionClosed once the body ended (spec 3.7)."""
 
-    def __init__(self, session: Session, *, flush: bool = True) -> None:
+    def __init__(self, session: CommittedState, *, flush: bool = True) -> None:
         self.session = session
         self.flush = flush
         self.closed = False

@@ -11,7 +11,7 @@ from durable_tui.delta import MAX_DEPTH, FrozenDict, freeze
 from durable_tui.delta.frozen import trusted_dict
 from durable_tui.engine.recovery import RECOVERY
 from durable_tui.engine.shapes import Verdict
-from durable_tui.engine.task import outcome_of, phase_of, status_of, waiting_of
+from durable_tui.engine.task_record import outcome_of, phase_of, status_of, waiting_of
 from durable_tui.models.messages import message_text
 from durable_tui.session import DocumentDefinition
 from durable_tui.storage.records import EntryRecord, TaskRecord

@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
 from durable_tui.agent import inbox, model_context, tool_task
 from durable_tui.agent.generation import attempt, partial_answer, phases, tool_round
-from durable_tui.engine import task, task_rules
+from durable_tui.engine import task_record, task_rules
 from durable_tui.engine.recovery import RecoveryReport
 from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.harness import conversation
@@ -208,7 +208,7 @@ def result_and_slot_are_two_commits() -> Any:
             commit(self, tx, result)
             return
         tx.put_task(
-            task.changed(self.record, state={"status": "running", "checkpoint": {**self.checkpoint, "done": True}})
+            task_record.changed(self.record, state={"status": "running", "checkpoint": {**self.checkpoint, "done": True}})
         )
 
     return mock.patch.object(TaskHandle, "complete", later)

@@ -19,8 +19,8 @@ from durable_tui.agent.generation.provider_cancel import ProviderCancel
 from durable_tui.agent.shapes import Poll, Request
 from durable_tui.delta import JsonObject, thaw
 from durable_tui.engine.gates import again, time_gate
-from durable_tui.engine.task import checkpoint_of
 from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
+from durable_tui.engine.task_record import checkpoint_of
 from durable_tui.models.provider import Deferred, ModelError
 from durable_tui.session import Transaction
 

@@ -30,8 +30,9 @@ from durable_tui.agent.throttle import Throttle
 from durable_tui.agent.tool_result import append_result, error_result
 from durable_tui.delta import JsonObject
 from durable_tui.engine.gates import again
-from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, checkpoint_of, phase_of
+from durable_tui.engine.task import Abandonment, Decision, TaskDefinition
 from durable_tui.engine.task_handle import TaskHandle
+from durable_tui.engine.task_record import checkpoint_of, phase_of
 from durable_tui.models.messages import AssistantMessage
 from durable_tui.models.provider import Deferred, Model, ModelError
 from durable_tui.session import Transaction

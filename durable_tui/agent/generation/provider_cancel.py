@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from durable_tui.agent.shapes import GenerationCheckpoint, Poll
 from durable_tui.delta import thaw
 from durable_tui.engine.reports import Reports
-from durable_tui.engine.task import checkpoint_of, describe, is_decided, outcome_of
+from durable_tui.engine.task_record import checkpoint_of, describe, is_decided, outcome_of
 from durable_tui.models.provider import ModelError
 from durable_tui.session import Commit, Session
 

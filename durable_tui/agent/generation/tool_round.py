@@ -13,8 +13,8 @@ from durable_tui.agent.tool_result import append_result, error_result
 from durable_tui.agent.tool_task import begin_call
 from durable_tui.agent.usage import append_answer
 from durable_tui.delta import JsonObject
-from durable_tui.engine.task import outcome_of
 from durable_tui.engine.task_handle import TaskHandle
+from durable_tui.engine.task_record import outcome_of
 from durable_tui.models.messages import AssistantMessage
 from durable_tui.session import Transaction
 
