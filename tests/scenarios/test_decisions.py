@@ -94,7 +94,7 @@ class Reports:
     """A kind of task with child tasks, a document, cleanup, a verdict and words; nothing is said of it elsewhere."""
 
     def __init__(self) -> None:
-        self.hold = asyncio.Event()
+        self.written, self.printed = asyncio.Event(), asyncio.Event()
         self.child = TaskDefinition("t.page", {"write": self.write}, lambda _: {"phase": "write"})
         self.kind = TaskDefinition(
             "t.report",
@@ -112,7 +112,7 @@ class Reports:
         self.sent: list[int] = []
 
     async def write(self, task: TaskHandle) -> None:
-        await self.hold.wait()
+        await self.written.wait()
         async with task.commit() as tx:
             task.complete(tx, task.input["page"])
 
@@ -138,7 +138,7 @@ class Reports:
                 task.fail(tx, "nobody knows whether it was printed")
             return
         self.sent.append(task.id)
-        await self.hold.wait()
+        await self.printed.wait()
         async with task.commit() as tx:
             await self._close(tx, task.conversation_id)
             task.complete(tx, "sent")
@@ -180,7 +180,8 @@ async def test_spec_6_1_a_kind_of_an_extension_recovers_in_each_phase_and_is_tol
     row = next(row for row in rig.harness.inspect() if row["id"] == task_id)
     assert (row["doing"], row["waitingOn"]) == ("report July", [task_id + 1, task_id + 2])
     await rig.harness.resume()
-    reports.hold.set()
+    reports.written.set()
+    reports.printed.set()
     assert (await outcome(rig, task_id))["result"] == "sent"
     rows = {row["taskId"]: row["verdict"] for row in await _rows(rig)}
     assert rows == {task_id: "woken", task_id + 1: "resumed", task_id + 2: "resumed"}
@@ -188,9 +189,7 @@ async def test_spec_6_1_a_kind_of_an_extension_recovers_in_each_phase_and_is_tol
 
     reports = Reports()
     second = await _begin(rig, reports)
-    await wait_until(lambda: len(rig.harness.inspect()) == 3)
-    reports.hold.set()
-    reports.hold.clear()
+    reports.written.set()
     await wait_until(lambda: reports.sent == [second])  # in the phase with the effect
     row = next(row for row in rig.harness.inspect() if row["id"] == second)
     assert row["provider"] == "the printer", "who has it now is told as it is of a built-in one"
@@ -221,7 +220,7 @@ async def test_spec_6_9_a_kind_of_an_extension_says_why_it_is_blocked_and_cleans
 
     phases = {**reports.kind.phases, "collect": broken}
     rig.install(TaskDefinition("t.report", phases, reports.kind.initial, abandon=reports.abandon), reports.child)
-    reports.hold.set()
+    reports.written.set()
     assert (await outcome(rig, task_id))["status"] == "faulted"
     assert await _notes(rig) == {}, "its own cleanup ran in the commit of the fault"
     await rig.check(idle=True)

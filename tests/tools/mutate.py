@@ -208,7 +208,9 @@ def result_and_slot_are_two_commits() -> Any:
             commit(self, tx, result)
             return
         tx.put_task(
-            task_record.changed(self.record, state={"status": "running", "checkpoint": {**self.checkpoint, "done": True}})
+            task_record.changed(
+                self.record, state={"status": "running", "checkpoint": {**self.checkpoint, "done": True}}
+            )
         )
 
     return mock.patch.object(TaskHandle, "complete", later)
