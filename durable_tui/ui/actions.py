@@ -12,6 +12,8 @@ from typing import Literal
 
 from textual.binding import Binding, BindingType
 
+from durable_tui.ui.matching import Query
+
 Scope = Literal["app", "main", "composer", "transcript", "inbox", "tasks", "recovery", "live", "sessions"]
 Tier = Literal["any", "session", "idle", "busy", "parked", "found"]
 
@@ -337,10 +339,11 @@ def complete_slash(text: str) -> list[Action]:
 
 
 def fuzzy(query: str, actions: Iterable[Action]) -> list[Action]:
-    """Actions whose title, help or slash name holds every word of the query."""
-    words = query.lower().split()
+    """Actions whose title holds the characters of the query, or whose title, help or slash name holds every word of it."""
+    words, typed = query.lower().split(), Query(query)
     return [
         action
         for action in actions
-        if all(word in f"{action.title} {action.help} /{action.slash}".lower() for word in words)
+        if typed.matches(action.title)
+        or all(word in f"{action.title} {action.help} /{action.slash}".lower() for word in words)
     ]

@@ -187,6 +187,7 @@ class DurableApp(Appearance):
             self.main.composer.put("", stored=True)
             self.main.composer.cleared.clear()
         self.main.composer.files = session.files.find
+        session.files.changed = self.main.composer.suggest
         self.main.composer.pasted = session.pasted
         session.start_feed()
         await session.feed.first.wait()

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.command import CommandInput, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
 from durable_tui.ui.actions import ACTIONS, Action, fuzzy, key_label, keys_of
+from durable_tui.ui.matching import Query
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
@@ -39,7 +41,11 @@ class ActionProvider(Provider):
 
     async def search(self, query: str) -> Hits:
         app: DurableApp = self.app  # type: ignore[assignment]
-        matcher = self.matcher(query)
+        typed = Query(query)
         for action in fuzzy(query, self._actions()):
-            score = matcher.match(action.title) or 0.1
-            yield Hit(score, matcher.highlight(action.title), app.later(action.id), help=self._note(action))
+            rank = typed.rank(action.title)
+            title = Content(action.title)
+            for at in typed.positions(action.title):
+                title = title.stylize(self.match_style or "reverse", at, at + 1)
+            score = 0.1 if rank is None else 1 / (2 + rank[0] + rank[1] / 1000)
+            yield Hit(score, title, app.later(action.id), help=self._note(action))

@@ -39,6 +39,14 @@ def test_importing_the_package_loads_nothing_else() -> None:
     assert not {name for name in foreign if not name.startswith("_")}
 
 
+def test_the_screen_reads_markdown_and_ignore_files_only_when_there_are_some() -> None:
+    loaded_by_the_screen = packages(
+        loaded("import durable_tui.ui.app, durable_tui.ui.text.layout, durable_tui.ui.files")
+    )
+    assert "textual" in loaded_by_the_screen
+    assert not loaded_by_the_screen & {"markdown_it", "pathspec", "pygments"}
+
+
 def test_every_public_name_loads_when_it_is_asked_for() -> None:
     code = (
         "import durable_tui\n"

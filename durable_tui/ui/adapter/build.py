@@ -131,7 +131,7 @@ class Builder:
         out = []
         for number, chunk in enumerate(parts):
             block = Block((entry, "x", index, number), Prose(chunk), gap=chunk.gap)
-            block.version = len(chunk.text)
+            block.version = len(chunk.opening) + len(chunk.text)
             out.append(block)
         return out
 

@@ -11,7 +11,7 @@ from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said
 from durable_tui.ui.adapter.recovery_cards import VERDICTS
 from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.text.diff_lines import counts, diff_lines
-from durable_tui.ui.text.markdown import markdown
+from durable_tui.ui.text.markdown import markdown, settled
 from durable_tui.ui.text.runs import Line, Run, clip, width
 from durable_tui.ui.text.safe import clean, one_line, output_lines
 from durable_tui.ui.text.wrap import wrap
@@ -92,12 +92,14 @@ def _head(data: Head, glyphs: Glyphs) -> Line:
 
 def _prose(data: Prose, cells: int, glyphs: Glyphs) -> list[Line]:
     text = clean(data.chunk.text)
-    lines = markdown(text, cells, fence=data.chunk.fence, glyphs=glyphs)
-    if data.chunk.continues and lines:
-        lines[0].join = ""
+    chunk = data.chunk
+    shown = settled(text) if data.live else text
+    lines = markdown(shown, cells, opening=clean(chunk.opening), continues=chunk.continues, glyphs=glyphs)
+    if chunk.continues and lines:
+        lines[0].join = " " if text.startswith(" ") else ""
     if data.live:
         cursor: Run = (glyphs["cursor"], "live")
-        if lines and width(lines[-1].text) + 1 < cells and not text.endswith("\n"):
+        if lines and width(lines[-1].text) + 1 < cells and not shown.endswith("\n"):
             lines[-1].runs = [*lines[-1].runs, (" " if lines[-1].text else "", ""), cursor]
         else:
             lines.append(Line([cursor], 1))

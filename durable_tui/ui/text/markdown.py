@@ -1,213 +1,237 @@
-"""Light Markdown, line by line: headings, lists, quotes, rules, fences, tables, and a few inline marks.
+"""Markdown as lines: markdown-it reads it (CommonMark, tables and strikethrough of GFM), this lays out what it found.
 
-Every line stands alone except inside fences and tables, so a growing text never changes the look of finished lines.
-The text must be clean (`safe.clean`).
+Source lines and single blank lines stay as they were written, so a growing text keeps the look of its finished lines.
+Raw HTML is text. The text must be clean (`safe.clean`).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from durable_tui.ui.adapter.chunks import FENCE
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.text import code as code_text
+from durable_tui.ui.text.inline import inline_lines, styled
 from durable_tui.ui.text.runs import Line, Run, runs_width, width
+from durable_tui.ui.text.tables import table_lines
 from durable_tui.ui.text.wrap import wrap
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
-_ITEM = re.compile(r"^([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+(.*)$")
-_RULE = re.compile(r"^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")
-_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
-_INLINE = re.compile(
-    r"""
-      (?P<ticks>`+)(?P<code>.{1,800}?)(?<!`)(?P=ticks)(?!`)
-    | \*\*(?=\S)(?P<bold>.{1,800}?)(?<=\S)\*\*
-    | (?<![\w_])__(?=\S)(?P<bold2>.{1,800}?)(?<=\S)__(?![\w_])
-    | (?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{1,400}?)(?<=\S)\*(?![\w*])
-    | (?<![\w_])_(?=[^\s_])(?P<italic2>[^_\n]{1,400}?)(?<=\S)_(?![\w_])
-    | ~~(?=\S)(?P<strike>.{1,400}?)(?<=\S)~~
-    | !?\[(?P<label>[^\[\]\n]{1,300})\]\((?P<url>[^()\s]{1,600})(?:[ ]"[^"\n]{0,200}")?\)
-    | \\(?P<escaped>[!-/:-@\[-`{-~])
-    """,
-    re.VERBOSE,
-)
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+DEEPEST = 60  # blocks inside each other; what lies deeper is shown as it was written
+DEEPEST_LINK = 20  # brackets inside each other; deeper ones are looked for at a cost that is felt
+ROOM = 8  # cells a line needs beside its indent, which else goes
+_BLANK = re.compile(r"[ >]*$")
+_TASK = re.compile(r"\[([ xX])\] ")
+_ONLY_MARKS = re.compile(r"(?:^|\n)[ >]*(?:[-=_*+#~`|:> ]+|\d{1,9}[.)]?)$")
+_BLOCK_MARK = re.compile(r"[ \t]*(?=[-+*#>|=~`_<\[])")
+_NUMBER_MARK = re.compile(r"[ \t]*\d{1,9}(?=[.)])")
 
 
-def inline(text: str, base: str = "", depth: int = 0) -> list[Run]:
-    """Inline marks of one line as runs; what is no complete mark stays as it was typed."""
-    runs: list[Run] = []
-    at = 0
+@lru_cache(maxsize=2)
+def _parser(deepest: int) -> MarkdownIt:
+    from markdown_it import MarkdownIt
 
-    def add(part: str, style: str) -> None:
-        if part:
-            runs.append((part, f"{base} {style}".strip()))
-
-    for match in _INLINE.finditer(text):
-        add(text[at : match.start()], "")
-        at = match.end()
-        kind = match.lastgroup
-        groups = match.groupdict()
-        if groups["code"] is not None:
-            inner = groups["code"]
-            add(inner[1:-1] if len(inner) > 2 and inner[0] == inner[-1] == " " else inner, "code.inline")
-        elif groups["label"] is not None:
-            runs.extend(_nested(groups["label"], f"{base} underline".strip(), depth))
-            if groups["url"] != groups["label"]:
-                add(f" ({groups['url']})", "faint")
-        elif groups["escaped"] is not None:
-            add(groups["escaped"], "")
-        elif kind in ("bold", "bold2"):
-            runs.extend(_nested(groups["bold"] or groups["bold2"], f"{base} bold".strip(), depth))
-        elif kind == "strike":
-            runs.extend(_nested(groups["strike"], f"{base} strike".strip(), depth))
-        else:
-            runs.extend(_nested(groups["italic"] or groups["italic2"] or "", f"{base} italic".strip(), depth))
-    add(text[at:], "")
-    return runs
+    parser = MarkdownIt("commonmark", {"maxNesting": deepest}).enable(["table", "strikethrough"])
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # shown as it was written
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # an address is only shown
+    return parser
 
 
-def _nested(text: str, base: str, depth: int) -> list[Run]:
-    return inline(text, base, depth + 1) if depth < 3 else [(text, base)]
+def settled(text: str) -> str:
+    """A growing text without a last line that is nothing but marks yet: what they mean is told by what follows."""
+    match = _ONLY_MARKS.search(text, max(text.rfind("\n"), 0))
+    return text[: match.start() + 1] if match and text[match.start()] == "\n" else "" if match else text
 
 
 def markdown(
-    text: str, cells: int, *, fence: str | None = None, base: str = "", glyphs: Glyphs = UNICODE
+    text: str, cells: int, *, opening: str = "", continues: bool = False, base: str = "", glyphs: Glyphs = UNICODE
 ) -> list[Line]:
-    """The lines of one chunk. `fence` is the info string of a fence the chunk starts in."""
-    source = text.split("\n")
-    while source and not source[-1].strip():
-        source.pop()
-    lines: list[Line] = []
-    index = 0
-    if fence is not None:
-        index = _fence(source, 0, "`" * 3, fence, 0, cells, lines)
-    else:
-        while index < len(source) and not source[index].strip():
-            index += 1
-    while index < len(source):
-        line = source[index]
-        opening = FENCE.match(line)
-        if opening and not (opening.group(1)[0] == "`" and "`" in opening.group(2)):
-            indent = len(line) - len(line.lstrip())
-            index = _fence(source, index + 1, opening.group(1), opening.group(2), indent, cells, lines)
-        elif (
-            "|" in line
-            and index + 1 < len(source)
-            and "|" in source[index + 1]
-            and _TABLE_RULE.match(source[index + 1])
-        ):
-            index = _table(source, index, cells, lines, base, glyphs)
-        elif not line.strip():
-            if lines and lines[-1].text.strip():
-                lines.append(Line())
-            index += 1
-        else:
-            lines.extend(_plain(line, cells, base, glyphs))
-            index += 1
-    return lines
+    """The lines of one chunk of at most `cells` cells.
+
+    `opening` is source that the chunk stands behind, itself not shown. One that `continues` begins inside a line.
+    """
+    if continues:
+        text = _inside_a_line(text)
+    source = (opening + text).expandtabs(4)
+    tokens: list[Token] = []
+    environment: dict[str, object] = {}
+    parser = _parser(DEEPEST)
+    parser.block.parse(source, parser, environment, tokens)
+    layout = _Layout(source.split("\n"), opening.count("\n"), cells, base, glyphs)
+    if any(token.level >= DEEPEST - 2 for token in tokens):
+        for line in layout.source[layout.hidden :]:
+            layout.put([(line, base)] if line.strip() else [])
+        return layout.lines
+    parser = _parser(DEEPEST_LINK)
+    for token in tokens:
+        if token.type == "inline" and token.children is not None:
+            parser.inline.parse(token.content, parser, environment, token.children)
+    layout.blocks(tokens)
+    return layout.lines
 
 
-def _plain(line: str, cells: int, base: str, glyphs: Glyphs) -> list[Line]:
-    line = line.expandtabs(4).rstrip()
-    if heading := _HEADING.match(line):
-        return wrap(inline(heading.group(2), f"{base} bold heading".strip()), cells)
-    if _RULE.match(line):
-        return [Line([(glyphs["rule"] * min(cells, 40), "faint")], min(cells, 40))]
-    if line.lstrip().startswith(">"):
-        body = line.lstrip().lstrip(">").lstrip()
-        rail: list[Run] = [(glyphs["rail"] + " ", "faint")]
-        return wrap(inline(body, f"{base} dim".strip()), cells, first=rail, rest=rail)
-    if item := _ITEM.match(line):
-        indent = min(len(item.group(1)), 12)
-        mark, body = item.group(2), item.group(3)
-        mark = glyphs["bullet"] if mark in "-*+" else mark
-        if body[:4].lower() in ("[ ] ", "[x] "):
-            mark, body = (glyphs["box"] if body[1] == " " else glyphs["checked"]), body[4:]
-        head = " " * indent + mark + " "
-        if width(head) + 8 > cells:
-            head = mark + " "
-        lines = wrap(inline(body, base), cells, first=[(head, "dim")], rest=[(" " * width(head), "")])
-        lines[0].gutter = 0  # the mark belongs to the text when copied
-        return lines
-    indent = len(line) - len(line.lstrip())
-    if indent and indent + 8 <= cells:
-        gutter: list[Run] = [(" " * indent, "")]
-        lines = wrap(inline(line.lstrip(), base), cells, first=gutter, rest=gutter)
-        lines[0].gutter = 0
-        return lines
-    return wrap(inline(line.strip(), base), cells)
+def _inside_a_line(text: str) -> str:
+    """A text whose beginning must not be taken for the beginning of a block."""
+    text = text.lstrip(" \t")
+    match = _NUMBER_MARK.match(text) or _BLOCK_MARK.match(text)
+    return f"{text[: match.end()]}\\{text[match.end() :]}" if match else text
 
 
-def _fence(source: list[str], index: int, marks: str, info: str, indent: int, cells: int, out: list[Line]) -> int:
-    body: list[str] = []
-    while index < len(source):
-        closing = FENCE.match(source[index])
-        if (
-            closing
-            and closing.group(1)[0] == marks[0]
-            and len(closing.group(1)) >= len(marks)
-            and not closing.group(2).strip()
-        ):
-            index += 1
-            break
-        line = source[index]
-        body.append((line[indent:] if not line[:indent].strip() else line.lstrip()).expandtabs(4))
-        index += 1
-    out.extend(code_lines("\n".join(body), code_text.language_of(info), cells))
-    return index
+@dataclass(slots=True)
+class _Box:
+    """What an item or a quote puts before its lines: `mark` before the first one, `rest` before the others."""
+
+    mark: list[Run]
+    rest: list[Run]
+    style: str
+    is_quote: bool = False
 
 
-def code_lines(code: str, language: str, cells: int) -> list[Line]:
-    """Code on its own ground, one cell in from the left; long lines are continued."""
-    pad: list[Run] = [("  ", "")]
-    lines: list[Line] = []
-    for runs in code_text.highlight(code, language):
-        lines.extend(wrap(runs, cells, first=pad, rest=pad, fill="ground"))
-    return lines
+class _Layout:
+    """Lays the blocks of one chunk out, one token after another."""
 
+    def __init__(self, source: list[str], hidden: int, cells: int, base: str, glyphs: Glyphs) -> None:
+        self.lines: list[Line] = []
+        self.source = source
+        self.hidden = hidden  # source lines at the start that are not shown
+        self._cells = cells
+        self._glyphs = glyphs
+        self._boxes = [_Box([], [], base)]
+        self._numbers: list[int | None] = []  # of the next item, of each open list
+        self._seen = -1  # source line at which a block began last
 
-def _cells(row: str) -> list[str]:
-    row = row.strip()
-    row = row.removeprefix("|")
-    row = row[:-1] if row.endswith("|") and not row.endswith("\\|") else row
-    return [part.strip().replace("\\|", "|") for part in re.split(r"(?<!\\)\|", row)]
+    def blocks(self, tokens: list[Token]) -> None:
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            if token.map and token.nesting >= 0:
+                self._separate(token.map[0])
+            if token.type == "table_open":
+                end = next(i for i in range(at, len(tokens)) if tokens[i].type == "table_close")
+                self._table(tokens[at:end])
+                at = end
+            else:
+                self._block(token, tokens[at - 1])
+            at += 1
 
+    def _separate(self, line: int) -> None:
+        """A blank line before a block that has one in the source."""
+        if line <= self._seen:
+            return
+        self._seen = line
+        if self.lines and line > self.hidden and _BLANK.match(self.source[line - 1]):
+            last = max((index for index, box in enumerate(self._boxes) if box.is_quote), default=0)
+            runs = [run for box in self._boxes[: last + 1] for run in box.rest]
+            self.lines.append(Line(runs, runs_width(runs)))
 
-def _table(source: list[str], index: int, cells: int, out: list[Line], base: str, glyphs: Glyphs) -> int:
-    head = _cells(source[index])
-    rows = [head]
-    index += 2
-    while index < len(source) and "|" in source[index]:
-        rows.append(_cells(source[index]))
-        index += 1
-    count = len(head)
-    parsed = [
-        [inline(cell, base + (" bold" if n == 0 else "")) for cell in (row + [""] * count)[:count]]
-        for n, row in enumerate(rows)
-    ]
-    widths = [max(max(runs_width(row[column]) for row in parsed), 1) for column in range(count)]
-    room = cells - 3 * (count - 1)
-    if room < count * 4:
-        for row in rows:
-            out.extend(wrap(inline(" | ".join(row), base), cells))
-        return index
-    while sum(widths) > room:
-        widest = max(range(count), key=widths.__getitem__)
-        widths[widest] = max(4, widths[widest] - max(1, (sum(widths) - room) // 2))
-    bar: Run = (f" {glyphs['rail']} ", "faint")
-    for number, cells_of in enumerate(parsed):
-        wrapped = [wrap(runs, widths[column]) for column, runs in enumerate(cells_of)]
-        for level in range(max(len(lines) for lines in wrapped)):
-            runs: list[Run] = []
-            for column, lines in enumerate(wrapped):
-                part = lines[level].runs if level < len(lines) else []
-                if column:
-                    runs.append(bar)
-                runs.extend(part)
-                if column < count - 1:
-                    runs.append((" " * (widths[column] - runs_width(part)), ""))
-            out.append(Line(runs))
-        if number == 0:
-            rule = f"{glyphs['rule']}{glyphs['rule']}{glyphs['rule']}".join(glyphs["rule"] * size for size in widths)
-            out.append(Line([(rule, "faint")], len(rule)))
-    return index
+    def _block(self, token: Token, before: Token) -> None:
+        kind = token.type
+        style = self._boxes[-1].style
+        if kind == "inline":
+            if before.type == "heading_open":
+                style = styled(style, "bold heading")
+            self._take_task(token)
+            for runs in inline_lines(token.children or (), style):
+                self.put(runs)
+        elif kind in ("fence", "code_block"):
+            self._code(token)
+        elif kind == "html_block":
+            for line in token.content.rstrip("\n").split("\n"):
+                self.put([(line, style)] if line.strip() else [])
+        elif kind == "hr":
+            first, rest, _ = self._gutter()
+            room = max(min(self._cells - runs_width(rest), 40), 1)
+            runs = [*first, (self._glyphs["rule"] * room, "faint")]
+            self.lines.append(Line(runs, runs_width(runs)))
+        elif kind == "blockquote_open":
+            rail: list[Run] = [(f"{self._glyphs['rail']} ", "faint")]
+            self._boxes.append(_Box([], rail, styled(style, "dim"), is_quote=True))
+        elif kind in ("bullet_list_open", "ordered_list_open"):
+            start = int(token.attrs.get("start", 1)) if kind == "ordered_list_open" else None
+            self._numbers.append(start)
+        elif kind in ("bullet_list_close", "ordered_list_close"):
+            self._numbers.pop()
+        elif kind == "list_item_open":
+            self._item(token)
+        elif kind == "list_item_close":
+            if self._boxes[-1].mark:
+                self.put([])
+            self._boxes.pop()
+        elif kind == "blockquote_close":
+            self._boxes.pop()
+
+    def _item(self, token: Token) -> None:
+        number = self._numbers[-1]
+        mark = f"{self._glyphs['bullet']} "
+        if number is not None:
+            mark = f"{number}{token.markup} "
+            self._numbers[-1] = number + 1
+        head: list[Run] = [(mark, "dim")] if not token.map or token.map[0] >= self.hidden else []
+        self._boxes.append(_Box(head, [(" " * width(mark), "")], self._boxes[-1].style))
+
+    def _take_task(self, token: Token) -> None:
+        """The box of a task instead of the mark of its item."""
+        mark, children = self._boxes[-1].mark, token.children
+        match = _TASK.match(children[0].content) if mark and children and children[0].type == "text" else None
+        if match and children:
+            glyph = self._glyphs["box" if match.group(1) == " " else "checked"]
+            self._boxes[-1].mark = [(f"{glyph} ", "dim")]
+            self._boxes[-1].rest = [("  ", "")]
+            children[0].content = children[0].content[match.end() :]
+
+    def _code(self, token: Token) -> None:
+        code = token.content.removesuffix("\n")
+        for runs in code_text.highlight(code, code_text.language_of(token.info)):
+            self.put(runs, pad="  ", fill="ground")
+
+    def _table(self, tokens: list[Token]) -> None:
+        rows: list[list[list[Run]]] = []
+        sides: list[str] = []
+        style = self._boxes[-1].style
+        for token in tokens:
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type == "th_open":
+                sides.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
+            elif token.type == "inline":
+                cell = inline_lines(token.children or (), styled(style, "bold") if len(rows) == 1 else style)
+                rows[-1].append([run for line in cell for run in line])
+        first, rest, rails = self._gutter()
+        lines = table_lines(rows, sides, self._cells - runs_width(rest), self._glyphs)
+        for line in lines[2:] if tokens[0].map and tokens[0].map[0] < self.hidden else lines:
+            self.lines.append(Line([*first, *line.runs], rails + line.gutter, line.join))
+            first = rest
+
+    def put(self, runs: list[Run], *, pad: str = "", fill: str = "") -> None:
+        """Add the lines of one source line, behind what its quotes and items put before it."""
+        first, rest, rails = self._gutter()
+        before: list[Run] = [(pad, "")] if pad else []
+        if runs_width(first) + ROOM // 2 > self._cells:
+            runs, first, rest = [*first, *runs], [], []
+        lines = wrap(runs, self._cells, first=[*first, *before], rest=[*rest, *before], fill=fill)
+        if first is not rest or not pad:
+            lines[0].gutter = rails  # marks and indents belong to the text when copied, rails and the pad do not
+        self.lines += lines
+
+    def _gutter(self) -> tuple[list[Run], list[Run], int]:
+        """What stands before the next line, before those after it, and the cells of the former up to its last rail.
+
+        Where that leaves no room, only the marks stay.
+        """
+        rest = [run for box in self._boxes for run in box.rest]
+        marks = [run for box in self._boxes for run in box.mark]
+        first = [run for box in self._boxes for run in box.mark or box.rest] if marks else rest
+        rails = 0
+        for index, box in enumerate(self._boxes):
+            if box.is_quote:
+                rails = sum(runs_width(outer.mark or outer.rest) for outer in self._boxes[: index + 1])
+        for box in self._boxes:
+            box.mark = []
+        if rest and runs_width(rest) + ROOM > self._cells:
+            return marks, [(" " * runs_width(marks), "")] if marks else [], 0
+        return first, rest, rails

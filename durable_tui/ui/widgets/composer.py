@@ -141,7 +141,7 @@ class Composer(TextArea):
             self._changed_at = now
         wait = min(DRAFT_DELAY, self._changed_at + DRAFT_LIMIT - now)
         self._draft_timer = self.set_timer(max(wait, 0.001), self.store_draft)
-        self._suggest()
+        self.suggest()
 
     def store_draft(self) -> None:
         """Hand the draft over now. A cleared text stays the stored one until something follows it."""
@@ -331,7 +331,7 @@ class Composer(TextArea):
         after = self.text[at:]
         self.put(before + chosen.text + after)
         self._dismissed = chosen.text if not chosen.text.endswith("/") else ""
-        self._suggest()
+        self.suggest()
         return True
 
     def dismiss(self) -> bool:
@@ -346,7 +346,8 @@ class Composer(TextArea):
         row, column = self.cursor_location
         return sum(len(self.document.get_line(line)) + 1 for line in range(row)) + column
 
-    def _suggest(self) -> None:
+    def suggest(self) -> None:
+        """Offer what the text before the cursor may become."""
         text = self.text
         if len(text) > 4000 or self._walk is not None or not self.has_focus or text == self._dismissed:
             self.suggestions.offer([])
@@ -369,4 +370,4 @@ class Composer(TextArea):
         self.suggestions.offer(found)
 
     def on_focus(self) -> None:
-        self._suggest()
+        self.suggest()

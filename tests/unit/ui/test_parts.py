@@ -14,7 +14,6 @@ from durable_tui.ui import patches, themes
 from durable_tui.ui.actions import ACTIONS, BY_ID, bindings, check_keymap, complete_slash, fuzzy, key_label, slash
 from durable_tui.ui.clipboard import LIMIT, sequence
 from durable_tui.ui.commands import Commands
-from durable_tui.ui.files import walk
 from durable_tui.ui.styles import VARIABLES, Palette
 from durable_tui.ui.widgets.heights import Heights
 
@@ -162,17 +161,6 @@ def test_ui_c02_c04_clipboard_is_wrapped_and_bounded() -> None:
     assert sequence("x", {"TMUX": "1"})[0].startswith("\x1bPtmux;\x1b\x1b]52")
     _, count, cut = sequence("漢" * LIMIT, {})
     assert cut and count <= LIMIT
-
-
-def test_files_are_walked_within_bounds(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("")
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "b.py").write_text("")
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "c").write_text("")
-    (tmp_path / "loop").symlink_to(tmp_path)
-    assert walk(str(tmp_path)) == ["a.py", "loop", "sub/b.py"]
-    assert walk(str(tmp_path / "gone")) == []
 
 
 def keys(data: str) -> list[str]:
