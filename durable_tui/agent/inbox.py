@@ -72,7 +72,7 @@ async def load_scene(kernel: Kernel, tx: Transaction, conversation_id: int) -> S
 
 
 def admit_input(scene: Scene, content: Any, *, when_busy: str, request_id: str | None) -> SubmissionRecord:
-    """Admit an input by the rules of 8.2 and 8.3. Raises ConversationBusy for `reject` on a busy conversation."""
+    """Admit an input (spec 8.2, 8.3). Raises ConversationBusy for `reject` on a busy conversation."""
     tx = scene.tx
     if scene.busy and when_busy == "reject":
         raise ConversationBusy(f"conversation {scene.conversation_id} is busy")

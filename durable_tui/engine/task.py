@@ -20,7 +20,7 @@ TERMINAL = "terminal"
 
 
 class InvocationEnded(Exception):
-    """This invocation may not commit any more: its task was marked for abort, ended, or the session closes (6.8)."""
+    """This invocation may not commit any more: its task was marked for abort, ended, or the session closes (spec 6.8)."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,7 +104,7 @@ def changed(record: TaskRecord, **changes: Any) -> TaskRecord:
 
 
 def decide(tx: Transaction, record: TaskRecord, outcome: Any) -> TaskRecord:
-    """Fix a task's outcome in this commit. Settling turns it into `completing` while owned work lives (6.7)."""
+    """Fix a task's outcome in this commit. Settling turns it into `completing` while owned work lives (spec 6.7)."""
     return tx.put_task(changed(record, state={"status": TERMINAL, "outcome": outcome}, memos=None, restarts=None))
 
 

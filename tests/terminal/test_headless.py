@@ -1,4 +1,4 @@
-"""The headless command as a program among others: cases L01 to L07, with real processes and a real server."""
+"""The headless command as a program among others (cases L01-L07), with real processes and a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real screen shows and does after it was killed (spec 15, UI-R)."""
+"""What the real screen shows and does after it was killed (spec 15; case UI-R01)."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_spec_15_ui_r01_found_rows_are_painted_first_and_each_explains_itself(se
         assert str(row["rule"]) in window.text and str(death["pid"]) in window.text
         window.press("escape")
         window.wait_for(lambda: "last commit" not in window.text)
-        assert not seat.state().live_ids, "UI-R01: nothing is shown as running without a live task"
+        assert not seat.state().live_ids, "case UI-R01: nothing is shown as running without a live task"
         window.press("f4")
         window.wait_for(lambda: "running" not in "".join(window.screen[:2]))
     assert not seat.problems()

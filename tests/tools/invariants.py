@@ -1,4 +1,4 @@
-"""What must hold of a session's store at every commit (PEERS 6.1). Each function gives a list of sentences, if any.
+"""What must hold of a session's store at every commit. Each function gives a list of sentences, if any.
 
 `check_store` looks at one state through the Storage protocol only; `check_effects` joins it with an effect log;
 `check_idle` adds what must hold when nothing more will happen; `check_history` judges a recorded line of commits.

@@ -1,4 +1,4 @@
-"""The invariant checker itself goes red on each kind of broken state (PEERS 6.1)."""
+"""The invariant checker itself goes red on each kind of broken state."""
 
 from __future__ import annotations
 

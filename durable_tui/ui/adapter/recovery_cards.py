@@ -1,4 +1,4 @@
-"""dt.recovery for people: the rows of the card, the words of each verdict, the explanation (spec 15, look)."""
+"""dt.recovery for people: the rows of the card, the words of each verdict, the explanation (spec 15)."""
 
 from __future__ import annotations
 

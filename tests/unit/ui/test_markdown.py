@@ -1,4 +1,4 @@
-"""Light Markdown (UI-O04, UI-O05, UI-O07) and chunks of growing text (U07)."""
+"""Light Markdown (cases UI-O04, UI-O05, UI-O07) and chunks of growing text (case U07)."""
 
 from __future__ import annotations
 
