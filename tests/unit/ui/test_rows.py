@@ -74,7 +74,7 @@ def test_the_explanation_names_commits_times_and_the_rule() -> None:
     lines = dict(explanation(row))
     assert "4711" in lines["died"] and "#96" in lines["last commit"] and "#97" in lines["decided"]
     assert "37 s without a process" in lines["found"]
-    assert lines["rule"] == "spec 10"
+    assert lines["rule"] == "An effect that may have happened is never repeated unasked (spec 10)"
     assert "not safe to repeat" in lines["why"]
 
 
