@@ -6,6 +6,7 @@ RULES: dict[str, str] = {
     "6.8": "What is marked to be stopped is stopped, also after a crash",
     "6.9": "What cannot go on here is kept as it is, or ended in order",
     "6.11": "A task that keeps dying is parked until a person decides",
+    "6.12": "What waits for a time, an answer or a person goes on waiting",
     "10": "An effect that may have happened is never repeated unasked",
     "15": "Unfinished work goes on from its last stored step",
 }
