@@ -164,7 +164,7 @@ def release_item(draft: ConversationDraft, item: QueuedItem) -> None:
 def admit_input(
     draft: ConversationDraft, content: Content, *, when_busy: str, request_id: str | None
 ) -> SubmissionRecord:
-    """Admit an input by the rules of 8.2 and 8.3. Raises ConversationBusy for `reject` on a busy conversation."""
+    """Admit an input (spec 8.2, 8.3). Raises ConversationBusy for `reject` on a busy conversation."""
     tx = draft.tx
     if draft.busy and when_busy == "reject":
         raise ConversationBusy(f"conversation {draft.conversation_id} is busy")

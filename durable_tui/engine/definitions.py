@@ -66,7 +66,7 @@ class Definitions:
         return checkpoint, definition.version
 
     def code_for(self, record: TaskRecord, taken: TaskDefinition | None) -> TaskDefinition:
-        """The code for the next phase: what is installed now if it can take the task, else what ran so far (6.10)."""
+        """The code for the next phase: what is installed now if it can take the task, else what ran so far (spec 6.10)."""
         installed = self._lookup(record["kind"])
         if taken is None:
             if installed is None:

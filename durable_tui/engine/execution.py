@@ -146,7 +146,7 @@ class Invocations:
         self._refusals.pop(task_id, None)
 
     def pause(self, task_id: int, error: StorageRejected) -> None:
-        """A step the store rejected ends the invocation; the task stays running and is taken up again (6.3)."""
+        """A step the store rejected ends the invocation; the task stays running and is taken up again (spec 6.3)."""
         self._reports.add(f"a step of task {task_id} could not be stored: {error}")
         if not self._space.full:  # else the search for space decides when anything goes on
             self.rest(task_id)

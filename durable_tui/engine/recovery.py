@@ -263,7 +263,7 @@ def _deaths_in_a_row(owners: list[OwnerRow]) -> int:
 
 
 async def opens_keep_dying(storage: Reader) -> bool:
-    """Whether the last openings all died before they did anything, so that this one should open paused (6.11)."""
+    """Whether the last openings all died before they did anything, so that this one should open paused (spec 6.11)."""
     owners = (await storage.owners())[:-1]
     recent = owners[-SAME_DEATHS:]
     if len(recent) < SAME_DEATHS or any(row.closed_at is not None for row in recent):

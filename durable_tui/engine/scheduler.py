@@ -302,7 +302,7 @@ class Scheduler:
     # -- start ---------------------------------------------------------------------------------------------------
 
     def why_blocked(self, record: TaskRecord) -> str | None:
-        """Why a task stays put: a derived reason (spec 6.9, 6.11), that of its gate (6.12) or of its kind, or None."""
+        """Why a task stays put: a derived reason (spec 6.9, 6.11), that of its gate (spec 6.12) or of its kind, or None."""
         limit = self._restart_limit
         if limit and record.get("restarts", 0) >= limit:
             return RESTART_LIMIT

@@ -21,7 +21,7 @@ REJECTED_TRIES = 7  # about six seconds: what happened must not be lost to a pas
 
 
 class InvocationEnded(Exception):
-    """This invocation may not commit any more: its task was marked for abort, ended, or the session closes (6.8)."""
+    """This invocation may not commit any more: its task was marked for abort, ended, or the session closes (spec 6.8)."""
 
 
 class TaskHandle:

@@ -89,7 +89,7 @@ def moved(record: TaskRecord, state: TaskState) -> TaskRecord:
 
 
 def decide(tx: Transaction, record: TaskRecord, outcome: Outcome) -> TaskRecord:
-    """Fix a task's outcome in this commit. The task rules turn it into `completing` while owned work lives (6.7)."""
+    """Fix a task's outcome in this commit. The task rules turn it into `completing` while owned work lives (spec 6.7)."""
     return tx.put_task(changed(moved(record, {"status": TERMINAL, "outcome": outcome}), memos=None))
 
 

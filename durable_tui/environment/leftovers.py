@@ -1,4 +1,4 @@
-"""Finding and ending processes whose supervisor is gone too, by the marks in their environment (wire 5.2)."""
+"""Finding and ending processes whose supervisor is gone too, by the marks in their environment."""
 
 from __future__ import annotations
 

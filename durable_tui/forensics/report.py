@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from durable_tui.engine.rules import rule_sentence
 from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
@@ -112,16 +113,17 @@ def clock(milliseconds: int | None) -> str:
 
 
 def verdict_line(row: dict[str, Any]) -> str:
-    """One recovered task in a line: what it was, what was decided, by which rule, in which commit."""
+    """Return a recovered task as one line: what it was, what was decided in which commit, and by which rule."""
     kind = f"({row['kind']} {row['phase']})" if row.get("phase") else f"({row['kind']})"
     words = [f"T{row['taskId']}", row.get("doing") or row["kind"], kind]
     words.append("→ " + row["verdict"] if row.get("verdict") else "→ not decided yet")
-    if row.get("rule"):
-        words.append(f"by {row['rule']}")
     if row.get("seq"):
         words.append(f"in #{row['seq']}")
+    reasons = [row["detail"]] if row.get("detail") else []
+    if row.get("rule"):
+        reasons.append(rule_sentence(row["rule"]))
     line = " ".join(words)
-    return f"{line}: {row['detail']}" if row.get("detail") else line
+    return f"{line}: {'. '.join(reasons)}" if reasons else line
 
 
 def death_line(death: dict[str, Any]) -> str:

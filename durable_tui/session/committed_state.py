@@ -79,7 +79,7 @@ class CommittedState:
         return state
 
     async def value(self, definition: DocumentDefinition[T], owner_id: int = 0, key: str | None = None) -> T:
-        """A document's committed value, or its initial one when it does not exist. Raises DocumentRefused (5.4)."""
+        """A document's committed value, or its initial one when it does not exist. Raises DocumentRefused (spec 5.4)."""
         state = await self.load_document(definition.address(owner_id, key))
         if state is None:
             return definition.initial()

@@ -181,7 +181,7 @@ def _means_line_ends(old: bytes, new: bytes) -> bool:
 
 
 def _last_line(view: _View, old: bytes, new: bytes) -> _Match | None:
-    """A target with a final newline also matches a last line that has none; the file stays without (T13)."""
+    """A target with a final newline also matches a last line that has none; the file stays without (case T13)."""
     needle = old.replace(b"\r\n", b"\n").removesuffix(b"\n")
     if not old.endswith(b"\n") or not needle or not view.text.endswith(needle):
         return None

@@ -17,7 +17,7 @@ _ALIKE = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '
 
 
 def _loose(name: str) -> str:
-    """Names that people cannot tell apart are equal here: composed or not, whichever blank or quote (T34)."""
+    """Names that people cannot tell apart are equal here: composed or not, whichever blank or quote (case T34)."""
     return "".join(
         " " if character.isspace() else character for character in unicodedata.normalize("NFKC", name)
     ).translate(_ALIKE)
@@ -72,7 +72,7 @@ _locks: dict[tuple[str, str], tuple[asyncio.Lock, int]] = {}
 
 @asynccontextmanager
 async def one_writer(environment: Environment, path: str) -> AsyncIterator[None]:
-    """Hold the lock of a real path: writes and edits of one file in this process go one after the other (T11)."""
+    """Hold the lock of a real path: writes and edits of one file in this process go one after the other (case T11)."""
     key = (environment.id, await real_path(environment, path))
     lock, users = _locks.get(key, (asyncio.Lock(), 0))
     _locks[key] = (lock, users + 1)

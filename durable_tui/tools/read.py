@@ -84,7 +84,7 @@ async def _scan(environment: Environment, info: FileInfo, window: LineWindow, da
 
 
 async def _image(environment: Environment, info: FileInfo, path: str) -> ToolResult:
-    """The image with a line about it (T30, T32). Raises ToolError for one that cannot be shown."""
+    """The image with a line about it (cases T30, T32). Raises ToolError for one that cannot be shown."""
     try:
         if info.size > FILE_LIMIT:
             raise too_large(info.size)

@@ -66,7 +66,7 @@ async def _former(environment: Environment, info: FileInfo | None) -> bytes | No
 
 
 def _refuse_damage(before: bytes, content: str, path: str) -> None:
-    """Text that was read with U+FFFD in place of unknown bytes must not come back over them (T06)."""
+    """Text that was read with U+FFFD in place of unknown bytes must not come back over them (case T06)."""
     if "\ufffd" not in content:
         return
     try:

@@ -1,4 +1,4 @@
-"""The clipboard. Copying goes by OSC 52: wrapped for tmux, bounded, and honest about what is known (UI-C02 to C04).
+"""The clipboard. Copying goes by OSC 52: wrapped for tmux, bounded, and honest about what is known.
 
 A terminal pastes only text, so an image is read through the tools that a desktop has for it.
 """

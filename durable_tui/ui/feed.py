@@ -104,7 +104,7 @@ class Feed:
         self._painted = asyncio.get_running_loop().time()
         try:
             self._paint(pending)
-        except Exception as error:  # noqa: BLE001 - painting may fail, the work goes on (UI-R20)
+        except Exception as error:  # noqa: BLE001 - painting may fail, the work goes on (case UI-R20)
             self._report(error)
 
 

@@ -1,4 +1,4 @@
-"""Every backend does the same, whatever comes: random batches, bad ones too, deaths and closings (PEERS 6.7)."""
+"""Every backend does the same, whatever comes: random batches, bad ones too, deaths and closings."""
 
 from __future__ import annotations
 

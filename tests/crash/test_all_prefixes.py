@@ -1,4 +1,4 @@
-"""Every prefix of every recovery of every recorded conversation (PEERS 6.2): thousands of recoveries."""
+"""Every prefix of every recovery of every recorded conversation: thousands of recoveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers made in the background by a real server, and a program that is killed while it waits (spec 9 `poll`, 15).
+"""Answers made in the background by a real server, and a program that is killed while it waits (spec 9, 15).
 
 The server is a process of its own, as the provider is: what it was asked to make goes on whatever becomes of us.
 """

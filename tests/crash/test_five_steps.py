@@ -101,7 +101,7 @@ async def test_five_steps_survive_sixty_kills(tmp_path: Path) -> None:
 
 
 async def test_no_child_of_a_dead_owner_lives_on(tmp_path: Path) -> None:
-    """UI-A06: what the command started goes with its owner within three seconds, grandchildren in other sessions too."""
+    """case UI-A06: what the command started goes with its owner within three seconds, grandchildren in other sessions too."""
     with StrictServer(tmp_path / "requests.jsonl") as server:
         processes = _processes(tmp_path / "run", server.url)
         session = str(tmp_path / "run" / "s.sqlite")

@@ -132,7 +132,7 @@ async def test_r09_killed_while_the_model_streams(crashes: Crashes) -> None:
 async def test_d06_r08_killed_after_every_commit_and_before_every_commit_and_during_the_recovery(
     crashes: Crashes,
 ) -> None:
-    """D06, R08: the same session dies after its 2nd, 3rd, … commit of each opening until it is finished."""
+    """cases D06, R08: the same session dies after its 2nd, 3rd, … commit of each opening until it is finished."""
     deaths = 0
     while True:
         where = ("after", "before")[deaths % 2]

@@ -1,4 +1,4 @@
-"""Stores in real processes: kills, two owners, many writers, exits (cases D03, D10, K09, K12, L06, S01, S02)."""
+"""Stores in real processes: kills, two owners, many writers, exits (cases D03, D10, L06, S01, S02, UI-K09, UI-K12)."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ asyncio.run(main())
         owner.communicate()
 
 
-async def test_s01_k09_a_second_process_is_refused_and_may_follow(tmp_path: Path) -> None:
+async def test_s01_ui_k09_a_second_process_is_refused_and_may_follow(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     owner = await SqliteStorage.open(path)
     await begin(owner)
@@ -275,7 +275,7 @@ for number in range(200):
     assert sorted(os.listdir(tmp_path)) == ["0.sqlite", "1.sqlite", "2.sqlite", "plain.sqlite"]
 
 
-def test_k12_thirty_processes_write_their_sessions_at_once(tmp_path: Path) -> None:
+def test_ui_k12_thirty_processes_write_their_sessions_at_once(tmp_path: Path) -> None:
     code = """
 async def main():
     storage = await SqliteStorage.open(path)

@@ -1,4 +1,4 @@
-"""Owners that are killed: nothing of their commands lives on (spec 16, wire 5; cases UI-A05, UI-A06, UI-R13, T37)."""
+"""Owners that are killed: nothing of their commands lives on (spec 16; cases UI-A05, UI-A06, UI-R13, T37)."""
 
 from __future__ import annotations
 

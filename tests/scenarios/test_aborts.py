@@ -145,7 +145,7 @@ async def test_a04_the_outcome_is_decided_by_one_commit(backend: str, opened: Op
 
 
 async def test_a07_a_raising_tool_aborts_the_conversation_it_owns(opened: Open) -> None:
-    """A07 (first): the owned child is aborted before the call's result is final."""
+    """case A07, a tool that raises: the owned child is aborted before the call's result is final."""
     made: list[int] = []
 
     @tool

@@ -1,4 +1,4 @@
-"""CASES-UI 2.14 and what belongs to it: overflows, lost connections and cut streams, over a real socket."""
+"""Overflows, lost connections and cut streams, over a real socket (cases UI-X01-UI-X05)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ async def test_r01_r09_ui_r06_an_older_builds_history_is_paired_in_the_request_a
 
 
 async def test_r02_a_stored_result_is_used_after_the_kill(opened: Open) -> None:
-    """R02 (c): the result of one call is committed, the other still runs."""
+    """case R02, killed after the commit: the result of one call is committed, the other still runs."""
     rig = await opened([call(("note", {"text": "n"}), ("gate", {"text": "g"})), say("done")])
     await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")

@@ -1,4 +1,4 @@
-"""Answers made in the background, over deaths and reopenings (spec 9 `poll`, 15; cases A03, R05, R06)."""
+"""Answers made in the background, over deaths and reopenings (spec 9, 15; cases A03, R05, R06)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_r05_the_same_attempt_is_sent_again_with_the_same_key_before_its_h
 
 
 @pytest.mark.parametrize("asking", [False, True])
-async def test_spec_9_15_once_the_handle_is_stored_recovery_only_polls(opened: Open, asking: bool) -> None:
+async def test_spec_9_and_15_once_the_handle_is_stored_recovery_only_polls(opened: Open, asking: bool) -> None:
     """Three deaths, waiting or asking each time: one request in all."""
     rig = await opened([say("made", defer=9, after=0.0 if asking else LONG)])
     forever = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Every prefix of a conversation's commits recovers, and every prefix of that recovery (PEERS 6.1, 6.2, UI-R07).
+"""Every prefix of a conversation's commits recovers, and every prefix of that recovery (case UI-R07).
 
 A conversation is recorded once, commit by commit, together with how many commits were stored when each effect
 happened. Then, for every prefix: open it, recover to idle, check all invariants; no unsafe effect happens twice, every

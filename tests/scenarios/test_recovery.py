@@ -1,4 +1,4 @@
-"""Recovery and its report (spec 10, 15; cases R, UI-R, UI-D), killed in process on every backend."""
+"""Recovery and its report (spec 10, 15), killed in process on every backend."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def _killed_in(opened: Open, *calls: Any, tool: str, count: int = 1, answe
 
 
 async def test_r02_an_unsafe_tool_never_runs_again(opened: Open) -> None:
-    """R02 (b), UI-D03: killed between the effect and the commit of the result."""
+    """cases R02, UI-D03: killed between the effect and the commit of the result."""
     rig = await _killed_in(opened, ("gate", {"text": "g"}), tool="gate")
     await rig.harness.resume()
     await rig.idle()
@@ -93,7 +93,7 @@ async def test_spec_10_the_partial_output_of_an_interrupted_tool_is_kept(opened:
 
 
 async def test_r02_a_finished_result_is_used_and_never_recomputed(opened: Open) -> None:
-    """R02 (c)."""
+    """case R02, killed after the commit."""
     rig = await _killed_in(opened, ("note", {"text": "n"}), ("gate", {"text": "g"}), tool="gate", count=1)
     rig.effects.gate("g").set()
     await rig.harness.resume()
@@ -103,7 +103,7 @@ async def test_r02_a_finished_result_is_used_and_never_recomputed(opened: Open) 
 
 
 async def test_r01_an_interrupted_call_is_paired_and_the_conversation_goes_on(opened: Open) -> None:
-    """R01, UI-R06, UI-R08: two parallel calls, one finished; then "continue", twice."""
+    """cases R01, UI-R06, UI-R08: two parallel calls, one finished; then "continue", twice."""
     rig = await _killed_in(opened, ("note", {"text": "n"}), ("gate", {"text": "g"}), tool="gate")
     await rig.harness.resume()
     await rig.idle()
@@ -167,7 +167,7 @@ async def test_ui_r04_a_pending_call_starts_without_a_warning(opened: Open) -> N
 
 @pytest.mark.parametrize("deltas", [0, 1, 20])
 async def test_r09_killed_while_streaming(opened: Open, deltas: int) -> None:
-    """The partial stays visible as aborted and is not in the next request (also UI-R09 at 0 deltas)."""
+    """The partial stays visible as aborted and is not in the next request (at 0 deltas also case UI-R09)."""
     rig = await opened([say("abcdefghijklmnopqrstuvwxyz", chunks=26, pace=0.004)])
     submission = await rig.root.submit("go", request_id="r")
     await rig.provider.wait_requests(1)

@@ -160,7 +160,7 @@ async def test_spec_9_terminate_settles_with_the_calling_message(opened: Open) -
 
 
 async def test_spec_9_a_stream_without_its_end_is_a_failed_attempt(opened: Open) -> None:
-    """P06: nothing of it runs; it is asked again."""
+    """case P06: nothing of it runs; it is asked again."""
     cut = call(("note", {"text": "half"}), cut=1)
     served = []
 

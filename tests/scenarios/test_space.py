@@ -88,7 +88,7 @@ async def test_d04_a_disk_that_fills_during_a_turn_pauses_it_and_space_lets_it_g
     await wait_until(lambda: small.harness.paused_for_space)
     problem = small.harness.session_problem
     assert problem is not None and "not saved" in problem and "no space left" in problem
-    assert str(small.path) in problem and "bytes free" in problem, "UI-K15 names path and free bytes"
+    assert str(small.path) in problem and "bytes free" in problem, "case UI-K15: path and free bytes are named"
     frame = await anext(small.root.watch())
     assert [entry["id"] for entry in frame.value["entries"]] == [entry["id"] for entry in await small.entries()]
     await asyncio.sleep(0.2)

@@ -332,7 +332,7 @@ async def test_spec_8_6_cancelling_a_wait_cancels_only_the_wait(opened: Open) ->
 
 
 async def test_spec_8_4_a_failed_run_leaves_the_inbox_alone_and_order_holds(opened: Open) -> None:
-    """Q09, UI-Q12: after the failure the older follow-ups run before the new input."""
+    """cases Q09, UI-Q12: after the failure the older follow-ups run before the new input."""
 
     def script(request: object, index: int) -> object:
         if request.messages[-1]["role"] == "toolResult":  # type: ignore[attr-defined]

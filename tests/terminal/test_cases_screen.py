@@ -1,4 +1,4 @@
-"""Cases at the real screen and a real model server that belong to no other file: Esc in every phase of a request (A02)."""
+"""Esc in every phase of a request, at the real screen and a real model server (case A02)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the real screen says and keeps when something is wrong around it (UI-D05, UI-K, D04, T28, bad input)."""
+"""What the real screen says and keeps when something is wrong around it (cases D04, T28, UI-D05, UI-K07-UI-K16)."""
 
 from __future__ import annotations
 

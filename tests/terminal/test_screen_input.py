@@ -1,4 +1,4 @@
-"""Typing, pasting, hostile output and every size at the real screen (UI-L, U01, U03, U04, U06, U09, T20)."""
+"""Typing, pasting, hostile output and every size at the real screen (cases T20, U01-U09, UI-L07, UI-L08)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is typed at the real screen is in the draft, in the inbox or placed, whatever happens to the program (UI-Q)."""
+"""What is typed at the real screen is in the draft, in the inbox or placed, whatever happens to the program (case UI-Q03)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_ui_a01_ui_q01_ui_q02_ui_q06_ui_q07_esc_parks_the_queue_and_an_empty_ent
             pressed = time.monotonic()
             window.wait_state("stopping")
             window.wait_state("parked")
-            assert time.monotonic() - pressed < 3.5, "UI-A01"
+            assert time.monotonic() - pressed < 3.5, "case UI-A01"
             wait_until(lambda: not [line for line in seat.alive() if line.endswith("sleep 100")], "its end", 1.0)
             window.press("f3")
             window.wait_line("waits one")

@@ -1,4 +1,4 @@
-"""What the real screen shows and does after it was killed (spec 15, UI-R)."""
+"""What the real screen shows and does after it was killed (spec 15; case UI-R01)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from durable_tui.engine.rules import RULES
 from tests.tools.model_server import ModelServer
 from tests.tools.screen_kit import Seat, Window
 from tests.tools.strict_server import StrictServer
@@ -128,10 +129,11 @@ def test_spec_15_ui_r01_found_rows_are_painted_first_and_each_explains_itself(se
         row = next(task for task in death["tasks"] if task.get("verdict") == "interrupted")
         assert re.search(rf"last commit +#{death['lastSeq']} ", window.text), window.text
         assert re.search(rf"decided +in commit #{row['seq']} ", window.text), window.text
-        assert str(row["rule"]) in window.text and str(death["pid"]) in window.text
+        assert re.search(rf"rule +{RULES[row['rule']][:40]}", window.text), window.text
+        assert str(death["pid"]) in window.text
         window.press("escape")
         window.wait_for(lambda: "last commit" not in window.text)
-        assert not seat.state().live_ids, "UI-R01: nothing is shown as running without a live task"
+        assert not seat.state().live_ids, "case UI-R01: nothing is shown as running without a live task"
         window.press("f4")
         window.wait_for(lambda: "running" not in "".join(window.screen[:2]))
     assert not seat.problems()

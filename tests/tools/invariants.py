@@ -1,4 +1,4 @@
-"""What must hold of a session's store at every commit (PEERS 6.1). Each function gives a list of sentences, if any.
+"""What must hold of a session's store at every commit. Each function gives a list of sentences, if any.
 
 `check_store` looks at one state through the Reader protocol only; `check_effects` joins it with an effect log;
 `check_idle` adds what must hold when nothing more will happen; `check_history` judges a recorded line of commits.
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable_tui.engine.rules import RULES
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import Batch
 from tests.tools.effects import UNSAFE, Effect
@@ -472,7 +473,9 @@ def _recovery(state: State) -> list[str]:
                 found.append(f"{where}: unknown task")
             if not row.get("doing") or not row.get("kind"):
                 found.append(f"{where}: says nothing")
-            if "verdict" in row and (row["verdict"] not in VERDICTS or "seq" not in row or not row.get("rule")):
+            if "verdict" in row and (
+                row["verdict"] not in VERDICTS or "seq" not in row or row.get("rule") not in RULES
+            ):
                 found.append(f"{where}: verdict {row.get('verdict')!r} without seq or rule")
             if "seq" in row and row["seq"] not in state.seqs:
                 found.append(f"{where}: decided in the unknown commit {row['seq']}")

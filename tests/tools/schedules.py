@@ -1,4 +1,4 @@
-"""An event loop with a clock of its own, that may pick among ready callbacks by a seed (PEERS 6.5).
+"""An event loop with a clock of its own, that may pick among ready callbacks by a seed.
 
     run(main(), seed=7)
 

@@ -1,4 +1,4 @@
-"""The strict provider's rules: what a real server refuses with 400, as plain functions (CASES, "The strict provider").
+"""The strict provider's rules: what a real server refuses with 400, as plain functions (spec 24).
 
 Each check gives a list of sentences, one a violation, each beginning with the number of its rule in brackets:
 

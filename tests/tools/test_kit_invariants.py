@@ -1,4 +1,4 @@
-"""The invariant checker itself goes red on each kind of broken state (PEERS 6.1)."""
+"""The invariant checker itself goes red on each kind of broken state."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _good() -> State:
                                 "doing": "asking m",
                                 "verdict": "resent",
                                 "seq": 3,
-                                "rule": "spec 15",
+                                "rule": "15",
                             }
                         ],
                     }
@@ -214,6 +214,7 @@ BREAKS: list[tuple[str, Callable[[State], None], str]] = [
     ("two messages", _set("entries", 10, "model", []), "not one user message"),
     ("unknown writer", _set("entries", 14, "byTaskId", 99), "unknown task"),
     ("verdict without a rule", _drop(*ROW, "rule"), "without seq or rule"),
+    ("verdict by a rule without a sentence", _set(*ROW, "rule", "99"), "without seq or rule"),
     ("verdict of no kind", _set(*ROW, "verdict", "fine"), "without seq or rule"),
     ("row of nobody", _set(*ROW, "taskId", 99), "unknown task"),
     ("problem while reading", _attr("problems", ["does not fold"]), "does not fold"),

@@ -1,4 +1,4 @@
-"""The strict checker itself fails on each kind of violation (CASES, "The strict provider")."""
+"""The strict checker itself fails on each kind of violation (spec 24)."""
 
 from __future__ import annotations
 

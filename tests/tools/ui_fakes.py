@@ -370,7 +370,7 @@ def death(*tasks: dict[str, Any], epoch: int = 1, found_by: int = 2) -> dict[str
 def found(task: int, kind: str, phase: str, doing: str, verdict: str | None = None, **more: Any) -> dict[str, Any]:
     row = {"taskId": task, "conversationId": 1, "kind": kind, "phase": phase, "doing": doing, **more}
     if verdict is not None:
-        row |= {"verdict": verdict, "rule": "spec 10", "seq": more.get("seq", 97), "at": START + 161_000}
+        row |= {"verdict": verdict, "rule": "10", "seq": more.get("seq", 97), "at": START + 161_000}
     return row
 
 

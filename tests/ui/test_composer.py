@@ -1,4 +1,4 @@
-"""Input: what is typed is never lost, never sent by accident, never sent twice (Q, L, U09, A02)."""
+"""Input: what is typed is never lost, never sent by accident, never sent twice (cases A02, U09, UI-L01-UI-L08, UI-Q01-UI-Q08)."""
 
 from __future__ import annotations
 
@@ -305,7 +305,7 @@ async def test_ui_l02_dialogs_leave_the_draft_alone() -> None:
         assert app.main.composer.text == "half a line"
 
 
-async def test_ui_u01_u02_the_hardware_cursor_follows_the_insertion_point_while_streaming() -> None:
+async def test_ui_u01_ui_u02_the_hardware_cursor_follows_the_insertion_point_while_streaming() -> None:
     async with running(busy()) as (app, pilot, opened):
         await type_text(pilot, "ab")
         await pilot.press("한", "글")

@@ -1,4 +1,4 @@
-"""Opening, switching, failing to open, leaving (K07, K09, K16, S08, U08 in process, spec 21)."""
+"""Opening, switching, failing to open, leaving (spec 21; cases U08, UI-K07, UI-K09, UI-K16, UI-S08)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of the screen in every state a person meets, made from real commits (spec 21; TEXTUAL 3.11).
+"""Pictures of the screen in every state a person meets, made from real commits (spec 21).
 
 New pictures: `pytest tests/ui/test_snapshots.py --snapshot-update`, then look at each (`tests/tools/shoot.py`).
 """

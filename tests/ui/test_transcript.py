@@ -1,4 +1,4 @@
-"""The transcript widget: following, anchoring, folding, paging, selection (S03, S10, C05 to C07, U06, U07)."""
+"""The transcript widget: following, anchoring, folding, paging, selection (cases U06, U07, UI-C05-UI-C07, UI-S03, UI-S10)."""
 
 from __future__ import annotations
 

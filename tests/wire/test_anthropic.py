@@ -240,7 +240,7 @@ async def test_a_refusal_and_a_full_window_are_failures_with_their_cost() -> Non
     assert error.kind == "overflow"
 
 
-# -- P21: one conversation, two makes of models ------------------------------------------------------------------------
+# -- case P21: one conversation, two makes of models -------------------------------------------------------------------
 
 THINKING = [{"thinking": "  a\nb  ", "signature": "SIG=="}, {"redacted": "RED=="}, {"text": "Let me look. "}]
 

@@ -1,4 +1,4 @@
-"""Runs whose answers are made in the background, through the harness and over a real socket (spec 9 `poll`; A03)."""
+"""Runs whose answers are made in the background, through the harness and over a real socket (spec 9; case A03)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_spec_9_a_run_of_two_answers_made_in_the_background(serve: Serve) 
     assert (await rig.document("pi.usage"))["models"]["cloud/gpt-5.2"]["totalTokens"] > 24
 
 
-async def test_spec_9_15_it_is_looked_for_by_whoever_opens_the_session_next(serve: Serve) -> None:
+async def test_spec_9_and_15_it_is_looked_for_by_whoever_opens_the_session_next(serve: Serve) -> None:
     rig, server = await serve([{"text": "made", "polls": 0, "background_delay": 1.0}])
     submission = await rig.root.submit("go", request_id="r")
     for _ in range(3):

@@ -398,7 +398,7 @@ async def test_events_come_while_the_server_still_writes() -> None:
 
 
 async def test_a_stop_while_the_head_is_awaited_returns_at_once() -> None:
-    """A01: nothing waits for the server when a run is stopped."""
+    """case A01: nothing waits for the server when a run is stopped."""
     with ModelServer([{"text": "x", "stall": True}]) as server:
         model = provider(server, HttpSettings(read=60.0))
         task = asyncio.create_task(events_of(model))

@@ -1,4 +1,4 @@
-"""Answers that are made in the background, over a real socket (spec 9, `poll`; WIRE 3.2)."""
+"""Answers that are made in the background, over a real socket (spec 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dt.recovery for people: the rows of the card, the words of each verdict, the explanation (spec 15, look)."""
+"""dt.recovery for people: the rows of the card, the words of each verdict, the explanation (spec 15)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from durable_tui.engine.rules import rule_sentence
 from durable_tui.ui.adapter import words
 
 
@@ -229,8 +230,7 @@ def explanation(row: RecoveryRow) -> list[tuple[str, str]]:
         lines.append(("verdict", "not decided yet"))
     lines.append(("why", row.verdict.why))
     if task.get("rule"):
-        rule = str(task["rule"])
-        lines.append(("rule", f"spec {rule.rpartition(' ')[2]}"))
+        lines.append(("rule", rule_sentence(str(task["rule"]))))
     if task.get("detail"):
         lines.append(("detail", str(task["detail"])))
     if task.get("entry") is not None:

@@ -132,7 +132,7 @@ class MainScreen(Screen[None]):
 
     @property
     def complete(self) -> bool:
-        """Whether all parts stand: a timer may fire while they are being made or taken down (U04)."""
+        """Whether all parts stand: a timer may fire while they are being made or taken down (case U04)."""
         return self.is_mounted and bool(self.query("#live")) and bool(self.query("#footer"))
 
     def attach(self, model: ScreenModel) -> None:

@@ -1,4 +1,4 @@
-"""Transcript blocks as lines: the one place that decides how a message, a tool call or a mark looks (look/README)."""
+"""Transcript blocks as lines: the one place that decides how a message, a tool call or a mark looks (spec 21)."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class Composer(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        # What comes at once behind a paste is no hand's: a paste that ends itself must not press Enter (UI-L08).
+        # What comes at once behind a paste is no hand's: a paste that ends itself must not press Enter (case UI-L08).
         self._burst, self._last_key = BURST_KEYS, event.time
         if self._held is not None:
             self._release_held()

@@ -1,4 +1,4 @@
-"""The transcript: one line-API widget over the adapter's blocks (TEXTUAL 3.7).
+"""The transcript: one line-API widget over the adapter's blocks (spec 21).
 
 Blocks are laid out when they come into view and cached by (block, version, width); heights of the others are guessed.
 The line at the top is held by block and line, so that corrections above never move what is being read.

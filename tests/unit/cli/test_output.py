@@ -1,4 +1,4 @@
-"""stdout as a pipe: one value a line, back-pressure, a reader that leaves (L02, L05, L07)."""
+"""stdout as a pipe: one value a line, back-pressure, a reader that leaves (cases L02, L05, L07)."""
 
 from __future__ import annotations
 

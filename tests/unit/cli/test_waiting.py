@@ -38,6 +38,6 @@ def test_spec_3_6_errors_of_the_session_are_the_storages() -> None:
         assert ended is not None and ended.status == 4
 
 
-def test_k15_free_space_in_words(tmp_path: Path) -> None:
+def test_ui_k15_free_space_in_words(tmp_path: Path) -> None:
     assert free_space(tmp_path / "a").split()[1] in ("bytes", "KiB", "MiB", "GiB", "TiB")
     assert free_space(tmp_path / "gone" / "a") == "unknown"

@@ -1,4 +1,4 @@
-"""The supervisor where there is no /proc and no subreaper: by parents and process group only (wire 5.5)."""
+"""The supervisor where there is no /proc and no subreaper: by parents and process group only (spec 16)."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from durable_tui.engine.rules import rule_sentence
 from durable_tui.forensics import export, report
 from durable_tui.forensics import text_report as text
 from durable_tui.forensics.blocks import blocks, call_summary
@@ -121,7 +122,7 @@ def test_spec_17_4_a_task_row_takes_the_verdict_of_its_newest_death() -> None:
     )
     lines = list(report.recovery_lines(recovery))
     assert lines[0].startswith("pid 1 on h died; last commit #3 at ")
-    assert lines[3] == "  T4 edit a (pi.tool execute) → interrupted by 10 in #9"
+    assert lines[3] == f"  T4 edit a (pi.tool execute) → interrupted in #9: {rule_sentence('10')}"
     assert lines[-1] == "  nothing was unfinished"
 
 

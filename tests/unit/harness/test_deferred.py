@@ -1,4 +1,4 @@
-"""Answers made in the background, on a clock of their own (spec 9 `poll`; cases A03, R06)."""
+"""Answers made in the background, on a clock of their own (spec 9; cases A03, R06)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random work on random schedules (spec 7, 8; PEERS 6.5): nothing is lost, invoked twice at once, or left behind."""
+"""Random work on random schedules (spec 7, 8): nothing is lost, invoked twice at once, or left behind."""
 
 from __future__ import annotations
 

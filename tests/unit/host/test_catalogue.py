@@ -1,4 +1,4 @@
-"""Listing sessions (spec 17.7; S02, D07, UI-K07, UI-R19, UI-S08)."""
+"""Listing sessions (spec 17.7; cases S02, D07, UI-K07, UI-R19, UI-S08)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_s02_a_dead_owner_is_not_running_whoever_has_its_pid(host: Host, t
     assert (info.state, info.owner) == ("clean", None)
 
 
-async def test_r19_a_session_without_any_input_is_listed_and_opens(host: Host, tmp_path: Path) -> None:
+async def test_ui_r19_a_session_without_any_input_is_listed_and_opens(host: Host, tmp_path: Path) -> None:
     path = await made(host, tmp_path, prompt=None)
     (info,) = await host.catalogue.list(str(tmp_path))
     assert info.title is None and info.state == "clean"
@@ -127,7 +127,7 @@ async def test_spec_17_1_the_index_is_only_a_cache(host: Host, tmp_path: Path, m
     lock.close()
 
 
-async def test_s08_many_sessions_are_listed_without_opening_any(
+async def test_ui_s08_many_sessions_are_listed_without_opening_any(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = host.paths.make_sessions()
@@ -257,7 +257,7 @@ async def test_concurrent_listings_do_not_disturb_each_other(host: Host, tmp_pat
     assert [out for out, _ in outputs] == [b"3\n"] * 3
 
 
-def test_k16_a_folder_that_cannot_be_read_says_so(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ui_k16_a_folder_that_cannot_be_read_says_so(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(path: Any) -> Callable[..., Any]:
         raise PermissionError(13, "Permission denied")
 

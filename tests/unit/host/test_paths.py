@@ -34,7 +34,7 @@ def test_spec_17_1_an_open_folder_of_ours_is_tightened(tmp_path: Path) -> None:
     assert stat.S_IMODE(private_folder(folder).stat().st_mode) == 0o700
 
 
-def test_k16_a_place_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
+def test_ui_k16_a_place_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(HostError, match="set DURABLE_TUI_HOME"):
         private_folder(tmp_path / "file" / "sessions")

@@ -1,4 +1,4 @@
-"""Messages requests that Anthropic takes, whatever the history holds (cases P11-P15, P21, P23; WIRE 3.3)."""
+"""Messages requests that Anthropic takes, whatever the history holds (cases P11-P15, P21, P23)."""
 
 from __future__ import annotations
 

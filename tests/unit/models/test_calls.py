@@ -1,4 +1,4 @@
-"""Tool calls from fragments, and their arguments (cases P08, P10-P15; WIRE 3.6)."""
+"""Tool calls from fragments, and their arguments (cases P08, P10-P15)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that strict servers take, whatever the history holds (cases P12, P15, P21-P23, P25; WIRE 3.1, 3.6)."""
+"""Requests that strict servers take, whatever the history holds (cases P12, P15, P21-P23, P25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks to events and the message (cases P05, P06, P11, P14, P17; WIRE 3.1, 3.6)."""
+"""Chunks to events and the message (cases P05, P06, P11, P14, P17)."""
 
 from __future__ import annotations
 

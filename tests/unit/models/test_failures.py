@@ -1,4 +1,4 @@
-"""What failures mean (WIRE 3.4, 3.5; cases P17-P20) and what their messages must not hold."""
+"""What failures mean (cases P17-P20) and what their messages must not hold."""
 
 # ruff: noqa: E501 - bodies as they came
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Responses requests that OpenAI takes, whatever the history holds (cases P11-P13, P15, P21, P23, P25; WIRE 3.2)."""
+"""Responses requests that OpenAI takes, whatever the history holds (cases P11-P13, P15, P21, P23, P25)."""
 
 from __future__ import annotations
 

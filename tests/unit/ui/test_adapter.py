@@ -1,4 +1,4 @@
-"""The adapter: frames to blocks, and what each frame touches (UI-R01, R05, R09, R10, D03, S10, L02, U01)."""
+"""The adapter: frames to blocks, and what each frame touches (cases L02, U01, UI-D03, UI-R01-UI-R10, UI-S10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Markdown as lines (UI-O04, UI-O05, UI-O07) and chunks of growing text (U07)."""
+"""Markdown as lines (cases UI-O04, UI-O05, UI-O07) and chunks of growing text (case U07)."""
 
 from __future__ import annotations
 

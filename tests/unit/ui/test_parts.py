@@ -155,7 +155,7 @@ def test_keys_are_named_for_people_and_checked() -> None:
     assert "nothing" in check_keymap({"nothing": "x"})[0]
 
 
-def test_ui_c02_c04_clipboard_is_wrapped_and_bounded() -> None:
+def test_ui_c02_ui_c04_clipboard_is_wrapped_and_bounded() -> None:
     code, count, cut = sequence("héllo", {})
     assert code.startswith("\x1b]52;c;") and count == 6 and not cut
     assert sequence("x", {"TMUX": "1"})[0].startswith("\x1bPtmux;\x1b\x1b]52")

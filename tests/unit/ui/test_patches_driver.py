@@ -1,4 +1,4 @@
-"""The corrections of Textual's driver: a hang-up, and being continued (CASES-UI T03, A05)."""
+"""The corrections of Textual's driver: a hang-up, and being continued (cases UI-A05, UI-T03)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panels, header and recovery in words (spec 15, look; UI-S07, UI-Q01, UI-Q11, UI-R10)."""
+"""Panels, header and recovery in words (spec 15; cases UI-Q01, UI-Q11, UI-R10, UI-S07)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_explanation_names_commits_times_and_the_rule() -> None:
     lines = dict(explanation(row))
     assert "4711" in lines["died"] and "#96" in lines["last commit"] and "#97" in lines["decided"]
     assert "37 s without a process" in lines["found"]
-    assert lines["rule"] == "spec 10"
+    assert lines["rule"] == "An effect that may have happened is never repeated unasked (spec 10)"
     assert "not safe to repeat" in lines["why"]
 
 
@@ -124,7 +124,7 @@ def test_times_count_from_this_process() -> None:
     assert texts(live_rows(view, tasks, NOW, since=NOW - 2_000))[0].endswith("2.0 s")
 
 
-def test_ui_q01_q11_waiting_and_parked_items_are_marked() -> None:
+def test_ui_q01_ui_q11_waiting_and_parked_items_are_marked() -> None:
     lines = texts(inbox_rows(recovered_scene().root.view))
     assert lines[0].startswith("steer ") and lines[1].startswith("follow-up ") and lines[2].startswith("parked ")
     view = empty_view(

@@ -1,4 +1,4 @@
-"""Outside text made safe: U03, UI-O01, UI-U05, and that nothing is ever markup (U01)."""
+"""Outside text made safe (cases U03, UI-O01, UI-U05), and never markup (case U01)."""
 
 from __future__ import annotations
 

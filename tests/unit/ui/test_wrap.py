@@ -1,4 +1,4 @@
-"""Wrapping and clipping by cells (U10)."""
+"""Wrapping and clipping by cells (case U10)."""
 
 from __future__ import annotations
 
