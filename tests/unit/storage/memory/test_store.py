@@ -1,4 +1,4 @@
-"""The reference store's own extras: recorded commit lines, prefixes, deaths (spec 4; PEERS 6)."""
+"""The reference store's own extras: recorded commit lines, prefixes, deaths (spec 4)."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ async def test_spec_15_after_an_uncertain_commit_the_end_is_unclean(
     await again.close()
 
 
-async def test_k12_a_writer_that_stays_too_long_is_a_rejection(tmp_path: Path) -> None:
+async def test_ui_k12_a_writer_that_stays_too_long_is_a_rejection(tmp_path: Path) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")
     await begin(storage)
     await raw_of(storage, lambda raw: raw.execute("PRAGMA busy_timeout=50"))

@@ -1,4 +1,4 @@
-"""A full disk refuses, says where and how much is free, and nothing is lost (spec 3.6; cases D04, K15)."""
+"""A full disk refuses, says where and how much is free, and nothing is lost (spec 3.6; cases D04, UI-K15)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def fill(storage: SqliteStorage) -> tuple[int, StorageRejected]:
 
 
 @pytest.mark.parametrize("durability", ["process", "intents", "power"])
-async def test_d04_k15_a_full_disk_refuses_and_recovers(tmp_path: Path, small: Path | None, durability: str) -> None:
+async def test_d04_ui_k15_a_full_disk_refuses_and_recovers(tmp_path: Path, small: Path | None, durability: str) -> None:
     folder = small or tmp_path
     path = folder / "a.sqlite"
     storage = await SqliteStorage.open(path, durability)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ async def test_d04_k15_a_full_disk_refuses_and_recovers(tmp_path: Path, small: P
     await storage.close()
 
 
-async def test_k15_a_session_that_cannot_be_made_leaves_nothing(tmp_path: Path, small: Path | None) -> None:
+async def test_ui_k15_a_session_that_cannot_be_made_leaves_nothing(tmp_path: Path, small: Path | None) -> None:
     if small is None:
         # The same way out by hand: no page fits.
         def tiny(name: str) -> sqlite3.Connection:
@@ -93,7 +93,7 @@ async def test_k15_a_session_that_cannot_be_made_leaves_nothing(tmp_path: Path, 
     assert os.listdir(small) == ["ballast"]
 
 
-async def test_k15_a_close_that_is_refused_still_frees_the_session(
+async def test_ui_k15_a_close_that_is_refused_still_frees_the_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = await SqliteStorage.open(tmp_path / "a.sqlite")

@@ -67,7 +67,7 @@ async def test_d07_files_that_are_no_sessions(tmp_path: Path, reading: bool) -> 
 
 
 @pytest.mark.parametrize("reading", [False, True])
-async def test_k16_places_that_hold_no_session(tmp_path: Path, reading: bool) -> None:
+async def test_ui_k16_places_that_hold_no_session(tmp_path: Path, reading: bool) -> None:
     folder = tmp_path / "folder.sqlite"
     folder.mkdir()
     await refused(folder, StorageError, "is a folder", reading=reading)
@@ -246,7 +246,7 @@ def place(tmp_path: Path) -> Any:
     os.chmod(inner, 0o755)
 
 
-async def test_s02_k16_a_read_only_folder_says_permission_and_is_read(place: Path) -> None:
+async def test_s02_ui_k16_a_read_only_folder_says_permission_and_is_read(place: Path) -> None:
     path = await made(place / "a.sqlite", 4)
     os.chmod(path, 0o644)
     os.chmod(place, 0o555)
@@ -257,7 +257,7 @@ async def test_s02_k16_a_read_only_folder_says_permission_and_is_read(place: Pat
     assert path.read_bytes() == before and os.listdir(place) == ["a.sqlite"]
 
 
-async def test_s02_k16_another_users_file_says_permission_not_busy(place: Path) -> None:
+async def test_s02_ui_k16_another_users_file_says_permission_not_busy(place: Path) -> None:
     path = await made(place / "a.sqlite", 1)
     os.chmod(path, 0o600)
     os.chmod(place, 0o777)
