@@ -155,6 +155,13 @@ class MemoryState:
                 self.addresses.pop(address, None)
             else:
                 self.addresses[address] = document_id
+        self._apply_revisions(checked)
+        self.flight.update(checked.flight)
+        if batch.keep_flights is not None:
+            newest = sorted({epoch for epoch, _, _ in self.flight}, reverse=True)[: batch.keep_flights]
+            self.flight = {key: row for key, row in self.flight.items() if key[0] in newest}
+
+    def _apply_revisions(self, checked: Checked) -> None:
         for document_id, revision, drop_before in checked.revisions:
             held = self.revisions.setdefault(document_id, [])
             if drop_before == "this":
@@ -162,10 +169,6 @@ class MemoryState:
             elif drop_before == "previous":
                 del held[: max((index for index, row in enumerate(held) if row.kind == "base"), default=0)]
             held.append(revision)
-        self.flight.update(checked.flight)
-        if batch.keep_flights is not None:
-            newest = sorted({epoch for epoch, _, _ in self.flight}, reverse=True)[: batch.keep_flights]
-            self.flight = {key: row for key, row in self.flight.items() if key[0] in newest}
 
 
 def _texts(records: Sequence[Record]) -> dict[int, str]:
