@@ -91,9 +91,10 @@ def data() -> list[Finding]:
     except HostError as error:
         found.append(Finding("problem", str(error)))
     try:
-        load_config(paths.config)
+        config = load_config(paths.config)
         there = "" if paths.config.exists() else " (not there, which is fine)"
         found.append(Finding("ok", f"configuration {short_path(str(paths.config))}{there}"))
+        found += [Finding("note", warning) for warning in config.warnings]
     except HostError as error:
         found.append(Finding("problem", str(error)))
     found.append(Finding("ok", f"SQLite {sqlite3.sqlite_version}"))

@@ -32,6 +32,8 @@ async def body(options: Any, output: Output) -> Exit:
     if not paths:
         note(f"durable-tui: nothing is unfinished{'' if options.all else f' in {short_path(directory)}'}")
         return Exit(Status.ANSWERED, "nothing")
+    for warning in host.config.warnings:
+        note(f"durable-tui: {warning}")
     worst = Exit(Status.ANSWERED)
     for path in paths:
         ended = await _one(host, path, directory, options, output)
@@ -76,7 +78,8 @@ async def _one(host: Host, path: Path, directory: str, options: Any, output: Out
         return ended
     try:
         for warning in opened.warnings:
-            note(f"durable-tui: {warning}")
+            if warning not in host.config.warnings:  # those were told once, for all sessions
+                note(f"durable-tui: {warning}")
         if not output.json_lines:
             document = opened.session
             title = f" {document['title']}" if document.get("title") else ""
