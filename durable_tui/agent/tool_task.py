@@ -26,7 +26,6 @@ from durable_tui.storage.records import TaskRecord
 if TYPE_CHECKING:
     from durable_tui.engine.kernel import Kernel
 
-STRICTNESS = {"safe": 0, "verify": 1, "unsafe": 2}
 OUTPUT_RATE = 100 * 1024  # bytes of progress a second that commits may cost
 
 
@@ -358,8 +357,8 @@ async def rerun_allowed(kernel: Kernel, record: TaskRecord) -> bool:
     tool = tools.get(call["name"])
     if tool is None:
         return False
-    stored = checkpoint_of(record).get("replay", "unsafe")
-    return max(STRICTNESS.get(stored, 2), STRICTNESS[tool.replay]) == 0
+    stored: str = checkpoint_of(record).get("replay", "unsafe")
+    return stored == tool.replay == "safe"  # an old session's "verify" is as strict as "unsafe"
 
 
 async def execute_phase(context: TaskContext) -> None:

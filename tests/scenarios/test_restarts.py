@@ -344,7 +344,7 @@ async def test_spec_15_verdicts_of_reservations(
         ("safe", "safe", True, "rerun"),
         ("safe", "unsafe", True, "interrupted"),
         ("unsafe", "safe", True, "interrupted"),
-        ("safe", "verify", True, "interrupted"),
+        ("verify", "safe", True, "interrupted"),
         ("safe", None, True, "interrupted"),
         ("safe", "safe", False, "interrupted"),
     ],
@@ -356,7 +356,7 @@ async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_
     hang = True
 
     def policy(replay: Any) -> Extension:
-        @tool(replay=replay)
+        @tool(replay="unsafe")
         async def probe(args: Text, call: ToolCall) -> str:
             """Look."""
             ran.append(replay)
@@ -364,6 +364,7 @@ async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_
             await asyncio.sleep(3600 if hang else 0)
             return "seen"
 
+        object.__setattr__(probe, "replay", replay)  # past the check: "verify" is only found in old sessions
         return Extension("probing", tools=[probe])
 
     rig = await opened([call(("probe", {"text": "p"})), say("done")], extensions=[policy(stored)], record=True)
