@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SNAPSHOT_TAIL = 200  # entries of a snapshot; older ones are in `show --json`
 QUIET = 2.0  # seconds a step may take before a line says what it is
 # Reasons that only a person can lift; any other block ends by itself.
-PARKING = ("restart_limit", "approval", "missing_task", "task_too_old", "migration_failed")
+PARKING = ("restart_limit", "missing_task", "task_too_old", "migration_failed")
 
 Sink = Callable[[Event], Awaitable[None]]
 

@@ -31,7 +31,7 @@ MEANING: dict[Status, str] = {
     Status.USAGE: "usage, configuration, a missing key, model or directory",
     Status.OWNED: "the session is owned by another process",
     Status.STORAGE: "storage: damaged, newer, full or poisoned",
-    Status.PARKED: "parked: a task waits for a person (restart limit, approval, a missing extension)",
+    Status.PARKED: "parked: a task waits for a person (restart limit, a missing extension)",
     Status.TIMEOUT: "--timeout, stopped in order, resumable",
     Status.HANGUP: "SIGHUP, closed in order, resumable",
     Status.INTERRUPTED: "SIGINT, closed in order, resumable",

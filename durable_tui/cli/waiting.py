@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _LIFT = {
     "restart_limit": "`durable-tui resume --retry {session}` tries again",
-    "approval": "open the session in the screen and answer",
     "missing_task": "install the extension that defines it and resume",
     "task_too_old": "it was stored by a newer version; update and resume",
     "migration_failed": "the extension that defines it could not take its stored state; fix it and resume",

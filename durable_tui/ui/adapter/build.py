@@ -203,8 +203,6 @@ def fill_slot(tool: Tool, slot: Mapping[str, Any]) -> None:
     status = slot.get("status")
     tool.task_id = slot.get("taskId", tool.task_id)
     tool.state = "running" if status == "running" else "done" if status == "done" else "pending"
-    if slot.get("waitingFor") == "approval":
-        tool.state = "approval"
     tool.output = str(slot.get("output") or "")
     tool.dropped_lines = int(slot.get("droppedLines") or 0)
     tool.dropped_bytes = int(slot.get("droppedBytes") or 0)

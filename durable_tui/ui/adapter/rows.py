@@ -123,9 +123,7 @@ def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs, since
     task_id = slot.get("taskId")
     task = tasks.get(task_id or 0, {})
     word, started = status, task.get("startedAt")
-    if slot.get("waitingFor") == "approval":
-        glyph, tone, word = "interrupted", "attention", "needs your answer"
-    elif task.get("abortRequested") and status != "done":
+    if task.get("abortRequested") and status != "done":
         tone, word = "attention", "stopping"
     left: list[Run] = [
         (f" {glyphs[glyph]} ", tone),
@@ -271,7 +269,6 @@ BLOCKED = {
     "task_too_old": "stored by a newer version",
     "migration_failed": "could not be migrated",
     "restart_limit": "parked: died too often",
-    "approval": "needs your answer",
 }
 
 

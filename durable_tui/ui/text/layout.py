@@ -26,7 +26,6 @@ STATES: dict[str, tuple[str, str]] = {  # glyph, tone
     "pending": ("pending", "dim"),
     "running": ("busy", "live"),
     "unfinished": ("pending", "attention"),
-    "approval": ("interrupted", "attention"),
     "done": ("done", "good"),
     "failed": ("failed", "failed"),
     "interrupted": ("interrupted", "attention"),
@@ -172,8 +171,6 @@ def _facts(tool: Tool, glyphs: Glyphs, now: int) -> list[Run]:
         out.append(("aborted", "dim"))
     elif tool.state == "blocked":
         out.append(("not allowed", "attention"))
-    elif tool.state == "approval":
-        out.append(("needs your answer", "attention"))
     elif tool.state == "unfinished":
         out.append(("unfinished", "attention"))
     elif tool.state == "writing":
