@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.agent.bounded_text import MARGIN_BYTES, MARGIN_LINES, Tail, limit_text
 from durable_tui.agent.cleanup import find_slot
 from durable_tui.agent.documents import LIVE
 from durable_tui.agent.extension import Extension, Tool, ToolResult
@@ -19,6 +18,7 @@ from durable_tui.engine.commit_with_retry import patiently
 from durable_tui.engine.recovery import note_verdict
 from durable_tui.engine.task import InvocationCommit, InvocationEnded, TaskContext, TaskDefinition, checkpoint_of
 from durable_tui.environment.base import Environment
+from durable_tui.ground.bounded_text import MARGIN_BYTES, MARGIN_LINES, Tail, limit_text
 from durable_tui.session import Transaction
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import TaskRecord
@@ -87,12 +87,12 @@ class RunningCall:
             return
 
     def _write(self, slot: Any) -> None:
-        text = self._tail.text()
-        if text:
-            slot["output"] = text
+        tail = self._tail.result()
+        if tail.lines:
+            slot["output"] = tail.kept
         for key, value in (
-            ("droppedBytes", self._tail.dropped_bytes or None),
-            ("droppedLines", self._tail.dropped_lines or None),
+            ("droppedBytes", tail.dropped_bytes or None),
+            ("droppedLines", tail.dropped_lines or None),
             ("details", self._details),
             ("diagnostics", self.diagnostics or None),
         ):
@@ -156,7 +156,7 @@ def _limited(result: ToolResult, tool: Tool) -> ToolResult:
                 where = "end" if tool.keep == "head" else "start"
                 text = f"{limited.dropped_lines} lines, {limited.dropped_bytes} bytes dropped from the {where}"
                 diagnostics.append({"severity": "warn", "message": text, "code": "output_limited"})
-                block = {**block, "text": limited.text}
+                block = {**block, "text": limited.kept}
         blocks.append(block)
     result.content = blocks
     result.diagnostics = diagnostics

@@ -17,8 +17,8 @@ from typing import Any
 
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
-from durable_tui.forensics.blocks import content_text
 from durable_tui.host.reading import reading
+from durable_tui.models.messages import message_text
 from durable_tui.models.tour import DEMO_FILE, DEMO_PROMPT
 
 MODEL = "scripted/tour"
@@ -151,7 +151,7 @@ class Tour:
         async with reading(self.session) as storage:
             for entry in await storage.entries(1, limit=20, reverse=True):
                 if entry.record["kind"] == "pi.assistant":
-                    return content_text((entry.record.get("model") or [{}])[0].get("content", ""))
+                    return message_text((entry.record.get("model") or [{}])[0])
         return ""
 
     async def failed(self, worker: asyncio.subprocess.Process, what: str) -> Exit:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from durable_tui import __version__
-from durable_tui.cli.output import Output, one_line
+from durable_tui.cli.output import Output
 from durable_tui.cli.status import Exit, Status
 from durable_tui.cli.waiting import free_space
+from durable_tui.ground.text import one_line
 from durable_tui.host.catalogue import Catalogue
 from durable_tui.host.host_errors import HostError
 from durable_tui.host.opening import HOW_TO_GET_A_MODEL, Host

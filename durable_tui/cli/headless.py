@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.agent.inbox import InboxItemGone
-from durable_tui.cli.output import note, one_line
+from durable_tui.cli.output import note
+from durable_tui.ground.text import one_line
 from durable_tui.views.events import Event, Events, TaskEvents, with_records
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def stuck(rows: Any) -> tuple[str | None, list[int]]:
 def step_of(view: Any, doing: Mapping[int, str]) -> str | None:
     """What the conversation is at, in a phrase; None when it is idle. `doing` has the phrases of tasks."""
     slots = [slot for slot in view["tools"] if slot["status"] == "running"]
-    running = [one_line(doing.get(slot.get("taskId"), slot["name"])) for slot in slots]
+    running = [one_line(doing.get(slot.get("taskId"), slot["name"]), 100) for slot in slots]
     if running:
         return "running " + ", ".join(running)
     generation = view.get("generation")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.cli.status import Exit, Status
+from durable_tui.ground.text import show_bytes
 
 if TYPE_CHECKING:
     from durable_tui.cli.headless import Follower
@@ -73,15 +74,10 @@ def problem_exit(opened: Opened) -> Exit:
 
 
 def free_space(path: Path) -> str:
-    """The room left where the session is, for people."""
+    """Return the room left where the session is, for people."""
     import shutil
 
     try:
-        free = float(shutil.disk_usage(path.parent).free)
+        return show_bytes(shutil.disk_usage(path.parent).free)
     except OSError:
         return "unknown"
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if free < 1024:
-            return f"{free:.0f} {unit}"
-        free /= 1024
-    return f"{free:.1f} TiB"

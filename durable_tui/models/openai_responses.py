@@ -6,11 +6,11 @@ A background answer is stored at the provider, which keeps it for polling for ab
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.models.answer import Answer
 from durable_tui.models.failures import classify, retry_after
 from durable_tui.models.http_provider import HttpProvider
@@ -88,7 +88,7 @@ class ResponsesProvider(HttpProvider):
             headers["idempotency-key"] = request.key
         head, raw = await self.call("POST", self.path(), self.build(request), headers)
         value = self._response(raw)
-        handle = {"responseId": value.get("id"), "createdAt": int(time.time() * 1000), "polls": 0}
+        handle = {"responseId": value.get("id"), "createdAt": now_ms(), "polls": 0}
         for event in self._events(request, value, head.headers, handle):
             yield event
 

@@ -15,11 +15,11 @@ import asyncio
 import hashlib
 import json
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.models.history import UNSENT
 from durable_tui.models.json_text import encode, strict
 from durable_tui.models.known_providers import SCRIPTED
@@ -206,7 +206,7 @@ class ScriptedProvider:
             "model": request.model.model_id,
             "usage": estimated_usage(prompt, estimate_tokens(blocks)),
             "stopReason": "toolUse" if calls else "stop",
-            "timestamp": int(time.time() * 1000),
+            "timestamp": now_ms(),
         }
 
     def _script(self, model_id: str) -> Script:

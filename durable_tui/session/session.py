@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 from durable_tui.delta import apply_ops
 from durable_tui.ground.aio import uninterrupted
+from durable_tui.ground.clock import now_ms
 from durable_tui.session.documents import Address, DocumentChange, DocumentDefinition, DocumentState
 from durable_tui.session.session_errors import DocumentRefused, NestedCommit, SessionClosed, SessionPoisoned
 from durable_tui.session.transaction import Transaction
@@ -75,7 +75,7 @@ class Session:
         self._documents: dict[Address, DocumentState] = {}
         self._absent: set[Address] = set()
         self._line = asyncio.Lock()
-        self.now = now or _milliseconds
+        self.now = now or now_ms
 
     @classmethod
     async def open(cls, storage: Storage, *, now: Callable[[], int] | None = None) -> Session:
@@ -348,10 +348,6 @@ class CommitScope:
                 await self._session.finish(self._tx)
         finally:
             self._session._line.release()
-
-
-def _milliseconds() -> int:
-    return time.time_ns() // 1_000_000
 
 
 __all__ = ["Commit", "CommitScope", "Observer", "Session"]

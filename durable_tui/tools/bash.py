@@ -8,8 +8,10 @@ from pydantic import BaseModel, Field
 
 from durable_tui.agent.extension import ToolCall, ToolResult, tool
 from durable_tui.environment.base import EnvironmentFailed, ProcessResult
+from durable_tui.ground.bounded_text import Limited, Tail
+from durable_tui.ground.text import show_bytes
 from durable_tui.tools.summaries import command_summary
-from durable_tui.tools.text_output import Cleaner, Limited, LiveText, Tail, show_bytes
+from durable_tui.tools.text_output import Cleaner, LiveText
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 3600.0
@@ -36,7 +38,7 @@ class _Output:
 
     def feed(self, data: bytes, final: bool = False) -> None:
         text = self._cleaner.feed(data, final)
-        self.tail.feed(text)
+        self.tail.append(text)
         shown = self._live.feed(text, final)
         if shown:
             self._call.output(shown)

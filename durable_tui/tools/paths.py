@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from durable_tui.agent.extension import ToolError
 from durable_tui.environment.base import Environment, EnvironmentFailed, FileInfo
-from durable_tui.tools.text_output import clean
+from durable_tui.ground.text import clean
 
 _ALIKE = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 

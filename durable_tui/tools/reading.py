@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from durable_tui.ground.bounded_text import MAX_BYTES, MAX_LINES
+from durable_tui.ground.text import show_bytes
 from durable_tui.tools.editing import BOM
-from durable_tui.tools.text_output import MAX_BYTES, MAX_LINES, show_bytes
 
 _SIGNATURES = (
     (b"%PDF-", "a PDF document"),

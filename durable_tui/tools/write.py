@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 
 from durable_tui.agent.extension import ToolCall, ToolError, ToolResult, tool
 from durable_tui.environment.base import Environment, FileInfo
+from durable_tui.ground.text import show_bytes
 from durable_tui.tools.editing import EditRefused, to_bytes
 from durable_tui.tools.file_diff import compare
 from durable_tui.tools.paths import one_writer, show_name
 from durable_tui.tools.summaries import path_summary
-from durable_tui.tools.text_output import show_bytes
 
 _COMPARED = 4 << 20  # a larger former content is not compared
 

@@ -76,7 +76,7 @@ def frozen(clock: Clock, home: Path) -> Iterator[Processes]:
         put = patches.enter_context
         for module in (memory_module, opening_module):
             put(mock.patch.object(module, "this_owner", processes.this))
-        put(mock.patch.object(memory_module, "_now", clock))
+        put(mock.patch.object(memory_module, "now_ms", clock))
         put(mock.patch.object(opening_module, "now_ms", clock))
         put(mock.patch.object(identity, "host_name", lambda: HOST))
         put(mock.patch.object(identity, "boot_id", lambda: BOOT))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from durable_tui.delta import clean_text, loads
+from durable_tui.ground.clock import now_ms
 from durable_tui.storage.addresses import address_of, next_free_id, unretired
 from durable_tui.storage.errors import Fenced, StorageDamaged, StorageError, StorageRejected
 from durable_tui.storage.identity import this_owner
@@ -47,7 +47,7 @@ class MemoryStorage:
         self.former_owner_dead = former_owner_dead
         self._epoch = self.previous.epoch + 1 if self.previous else 1
         self._next_id, self._next_seq = state.next_id, state.next_seq
-        state.owners.append(this_owner(self._epoch, _now()))
+        state.owners.append(this_owner(self._epoch, now_ms()))
 
     @classmethod
     def from_batches(
@@ -64,7 +64,7 @@ class MemoryStorage:
         """
         state = MemoryState()
         held = list(batches)
-        state.owners.extend(owners or [this_owner(1, held[0].at if held else _now())])
+        state.owners.extend(owners or [this_owner(1, held[0].at if held else now_ms())])
         for batch in held:
             state.apply(state.check(batch), state.owners[-1].epoch, next_free_id(batch, state.next_id))
         storage = cls.__new__(cls)
@@ -125,7 +125,7 @@ class MemoryStorage:
         """Mark this opening closed in order. Idempotent; a fenced opening leaves the newer one alone."""
         owners = self._state.owners
         if not self._closed and owners[-1].epoch == self._epoch:
-            owners[-1] = replace(owners[-1], closed_at=_now())
+            owners[-1] = replace(owners[-1], closed_at=now_ms())
         self._closed = True
 
     async def abandon(self) -> None:
@@ -289,7 +289,3 @@ def _copied(batch: Batch) -> Batch:
 
 def _seq(row: CommitRow) -> int:
     return row.seq
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-import time
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected
 from durable_tui.storage.identity import is_dead, this_owner
 from durable_tui.storage.records import OwnerRow
@@ -34,10 +34,6 @@ JOURNAL_BYTES = 64 * 1024 * 1024
 
 # Openings this process ended itself: their work is over although the process lives.
 _ended: set[tuple[str, int]] = set()
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Opening(Handle):
@@ -213,4 +209,4 @@ def follow(path: str, label: str) -> Reading:
     return reading
 
 
-__all__ = ["Opening", "Reading", "Signature", "follow", "now_ms", "take"]
+__all__ = ["Opening", "Reading", "Signature", "follow", "take"]

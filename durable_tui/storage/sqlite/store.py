@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.storage.addresses import next_free_id
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageRejected, StorageUncertain
 from durable_tui.storage.records import (
@@ -27,7 +28,7 @@ from durable_tui.storage.sqlite import queries
 from durable_tui.storage.sqlite.commit import Durability, steps
 from durable_tui.storage.sqlite.inspection import explain, resolve
 from durable_tui.storage.sqlite.lock import sibling
-from durable_tui.storage.sqlite.opening import Opening, Reading, follow, now_ms, take
+from durable_tui.storage.sqlite.opening import Opening, Reading, follow, take
 from durable_tui.storage.sqlite.thread import Door, Handle
 
 T = TypeVar("T")

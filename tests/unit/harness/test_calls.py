@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from durable_tui.agent.bounded_text import MARGIN_BYTES, MARGIN_LINES
 from durable_tui.agent.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
+from durable_tui.ground.bounded_text import MARGIN_BYTES, MARGIN_LINES
 from durable_tui.storage import MemoryStorage
 from tests.tools.effects import Text
 from tests.tools.faults import Fault, FaultyStorage
