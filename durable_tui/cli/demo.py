@@ -46,7 +46,7 @@ extension = Extension("demo-pause", wrappers={"edit": held_back})
 '''
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command; leaves no process, and without --keep no file."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="durable-tui-demo-")).resolve()
     tour = Tour(folder, output)

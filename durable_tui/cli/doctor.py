@@ -44,7 +44,7 @@ class Finding:
     text: str
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command: status 2 when something keeps the program from working."""
     await output.text(f"durable-tui {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
     problems = 0
@@ -65,7 +65,7 @@ async def body(options: Any, output: Output) -> Exit:
 
 
 def terminal() -> list[Finding]:
-    """Whether the screen can be drawn here."""
+    """Return the findings about the terminal: the screen can be drawn here, or why not."""
     from durable_tui.cli.launcher import unusable
 
     reason = unusable()
@@ -150,7 +150,7 @@ def _particulars(info: ProviderInfo) -> list[str]:
 
 
 async def _asked(models: Models, info: ProviderInfo) -> tuple[str, Finding | None]:
-    """What a provider farther away answers when asked for its models; None for one that is no server."""
+    """Ask a provider farther away for its models; return its name and the finding, None for one that is no server."""
     if info.api == SCRIPTED:
         return info.name, None
     try:
@@ -187,7 +187,7 @@ def _default(host: Host, models: Models, offers: list[Offer]) -> Finding:
 
 
 async def sessions() -> list[Finding]:
-    """How many sessions there are in each state, and each that needs a person."""
+    """Return the number of sessions in each state, and each that needs a person."""
     infos = await Catalogue(Paths.from_env()).list()
     counted = Counter(info.state for info in infos)
     found = [Finding("ok", ", ".join(f"{number} {state}" for state, number in counted.items()) or "none yet")]

@@ -13,7 +13,7 @@ from durable_tui.host.jsonlines import json_line
 from durable_tui.host.paths import short_path
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command."""
     from durable_tui.host.catalogue import Catalogue
     from durable_tui.host.paths import Paths, working_directory

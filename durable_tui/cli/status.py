@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Status(IntEnum):
-    """What the shell is told. Several sessions: the highest."""
+    """The exit statuses. Of several sessions the highest counts."""
 
     ANSWERED = 0
     UNANSWERED = 1
@@ -49,7 +49,7 @@ SIGNALS: dict[int, Status] = {
 
 @dataclass(slots=True, frozen=True)
 class Exit:
-    """How a command ended: the status, and for `exit` events a reason word, a sentence and the submission's id."""
+    """The end of a command: the status, and for `exit` events a reason word, a sentence and the submission's id."""
 
     status: Status
     reason: str | None = None

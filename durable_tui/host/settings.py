@@ -23,7 +23,7 @@ MODES = ("one_at_a_time", "all")
 
 @dataclass(slots=True, frozen=True)
 class Config:
-    """What the file says. `providers` goes to `Models.from_env` as it is, `settings` into harness Settings."""
+    """The contents of the file. `providers` goes to `Models.from_env` as it is, `settings` into harness Settings."""
 
     model: str | None = None
     thinking: ThinkingLevel | None = None  # for new sessions
@@ -70,7 +70,7 @@ def flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """What one key may hold: a test, and the words for it."""
+    """The values that one key may hold: a test, and the words for it."""
 
     test: Callable[[Any], bool]
     wanted: str
@@ -239,7 +239,7 @@ class _Checker:
 
 
 def near(word: str, words: Mapping[str, Any]) -> str:
-    """What may have been meant instead of an unknown word."""
+    """Return a hint at what an unknown word was meant to be."""
     close = difflib.get_close_matches(word, list(words), n=2, cutoff=0.6)
     if close:
         return "did you mean " + " or ".join(close) + "?"

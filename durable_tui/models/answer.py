@@ -51,7 +51,7 @@ class Answer(ABC):
 
     @abstractmethod
     def stop_reason(self) -> StopReason:
-        """Why the answer ended. Raises ModelError when its end was not announced or means failure."""
+        """Return why the answer ended. Raises ModelError when its end was not announced or means failure."""
 
     @staticmethod
     @abstractmethod
@@ -110,7 +110,7 @@ class Answer(ABC):
         return self.fail(f"the stream ended {what}", "truncated")
 
     def spent(self) -> dict[str, Any] | None:
-        """What the attempt used so far, when that was counted; without its end, what came since is estimated, unpriced."""
+        """Return the usage so far, when it was counted; without its end, what came since is estimated, unpriced."""
         if self.usage is None:
             return None
         usage = dict(self.usage)

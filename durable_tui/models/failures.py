@@ -147,7 +147,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class ErrorBody:
-    """What an error body says, whatever its shape: text for people, all text for matching, codes, a status in the body,
+    """Return what an error body says, whatever its shape: text for people, all text for matching, codes, a status in the body,
     and the name of the request, for which the provider's support asks."""
 
     text: str = ""

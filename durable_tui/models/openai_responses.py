@@ -102,7 +102,7 @@ class ResponsesProvider(HttpProvider):
     def _events(
         self, request: ModelRequest, value: dict[str, Any], headers: Mapping[str, str], handle: dict[str, Any]
     ) -> list[StreamEvent]:
-        """What follows from a Response: another wait, or the answer's events. Raises ModelError when it has failed."""
+        """Return what follows from a Response: another wait, or the answer's events. Raises ModelError when it failed."""
         if value.get("status") in _UNFINISHED:
             self._path_of(handle)
             return [Deferred(handle, _wait(headers, _polls(handle)))]
@@ -110,7 +110,7 @@ class ResponsesProvider(HttpProvider):
         return [*answer.body(value), *answer.finish()]
 
     def _path_of(self, handle: dict[str, Any]) -> str:
-        """Where an answer is asked for. Raises ModelError for an id that is not fit for a URL."""
+        """Return the path where an answer is asked for. Raises ModelError for an id that is not fit for a URL."""
         id = as_text(handle.get("responseId"))
         if not _ID.fullmatch(id):
             raise self._endpoint.fail(

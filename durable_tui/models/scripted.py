@@ -107,7 +107,7 @@ def _is_call(call: Any) -> bool:
 
 
 def turn_number(messages: list[dict[str, Any]]) -> int:
-    """How many answers stand since the last user message."""
+    """Return the number of answers since the last user message."""
     count = 0
     for message in reversed(messages):
         if message.get("role") == "user":
@@ -138,7 +138,7 @@ class ScriptedProvider:
         self._loaded: tuple[tuple[int, int], list[Turn]] | None = None
 
     def problem(self, model_id: str) -> str | None:
-        """Why this script cannot be followed, or None."""
+        """Return why this script cannot be followed, or None."""
         try:
             self._script(model_id)
         except ModelError as error:

@@ -28,7 +28,7 @@ class BashArguments(BaseModel):
 
 
 class _Output:
-    """What a command writes: to the running call as it comes, and its end for the model."""
+    """The output of a command: to the running call as it comes, and its end for the model."""
 
     def __init__(self, call: ToolCall) -> None:
         self._call = call
@@ -90,7 +90,7 @@ def _footer(limited: Limited, result: ProcessResult) -> str:
 
 
 def _verdict(result: ProcessResult, timeout: float) -> list[str]:
-    """How the command ended, as far as the model should know."""
+    """Return notes on how the command ended, as far as the model should know."""
     notes = []
     if result.timed_out:
         notes.append(f"[timed out after {timeout:g} s and was ended; give a larger timeout if it needs longer]")

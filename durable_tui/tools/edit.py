@@ -34,7 +34,7 @@ class EditArguments(BaseModel):
 
 
 def repair(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What models send instead: the list as a JSON text, one edit as an object, or its two texts beside the path."""
+    """Take what models send instead: the list as a JSON text, one edit as an object, or its two texts beside the path."""
     edits = arguments.get("edits")
     if isinstance(edits, str):
         try:

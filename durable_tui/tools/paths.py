@@ -24,7 +24,7 @@ def _loose(name: str) -> str:
 
 
 async def find_file(environment: Environment, path: str) -> FileInfo:
-    """What is at the path. The exact name comes first; else the only file of the directory whose name looks the same.
+    """Return what is at the path. The exact name comes first; else the only file of the directory whose name looks the same.
 
     Raises ToolError, with near names, when there is none or more than one. Never used for writing.
     """

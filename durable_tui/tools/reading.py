@@ -20,7 +20,7 @@ _SIGNATURES = (
 
 
 def binary_kind(start: bytes) -> str | None:
-    """What a file is, by the beginning of its content, when it is neither text nor an image; None for text."""
+    """Return what a file is, by its first bytes, when it is neither text nor an image; None for text."""
     for signature, name in _SIGNATURES:
         if start.startswith(signature):
             return name
@@ -137,7 +137,7 @@ class LineWindow:
         self._full = self._cut_line is not None or self._kept_lines >= self._limit
 
     def result(self, complete: bool = True) -> Shown:
-        """What is shown; `complete` says that the whole file was fed."""
+        """Return what is shown; `complete` says that the whole file was fed."""
         self._finish_line()
         data = b"".join(self._kept)
         self.nul = b"\0" in data

@@ -48,7 +48,7 @@ async def write(args: WriteArguments, call: ToolCall) -> ToolResult:
 
 
 def links_note(info: FileInfo | None) -> str:
-    """What the model should know about a file with several names: replacing one leaves the others."""
+    """Return a note for the model about a file with several names: replacing one leaves the others."""
     if info is None or info.links < 2:
         return ""
     others = info.links - 1
