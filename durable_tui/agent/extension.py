@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from durable_tui.engine.task import TaskDefinition
     from durable_tui.models.messages import Usage
 
-Replay = Literal["safe", "unsafe", "verify"]
+Replay = Literal["safe", "unsafe"]
 Execution = Literal["parallel", "sequential"]
 Severity = Literal["info", "warn", "error"]
 
@@ -81,6 +81,7 @@ class Tool:
 
     `validate` gives the arguments for `run` or raises ValueError; `summary(arguments)` is a short phrase for people
     ("config/dev.json"); `keep` says which end of over-long output stays.
+    Raises ValueError for another `replay`.
     """
 
     name: str
@@ -95,6 +96,13 @@ class Tool:
     keep: Literal["head", "tail"] = "tail"
     max_lines: int = 2000
     max_bytes: int = 50 * 1024
+
+    def __post_init__(self) -> None:
+        if self.replay not in typing.get_args(Replay):
+            raise ValueError(
+                f'tool {self.name}: replay={self.replay!r} does not exist; "unsafe" never repeats a call unasked, '
+                '"safe" may repeat it after a crash'
+            )
 
 
 _Run = Callable[..., Awaitable[ToolResult | str]]
@@ -231,7 +239,6 @@ HOOKS = (
     "beforeTool",
     "afterTool",
     "onAbort",
-    "beforeCompact",
 )
 
 

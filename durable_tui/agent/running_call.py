@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from durable_tui.agent.bounded_text import Tail
 from durable_tui.agent.documents import LIVE
 from durable_tui.agent.extension import Severity, Tool
 from durable_tui.agent.shapes import Diagnostic, Slot
@@ -11,6 +10,7 @@ from durable_tui.agent.throttle import Throttle
 from durable_tui.delta import Json, freeze
 from durable_tui.engine.task_handle import InvocationCommit, InvocationEnded, TaskHandle
 from durable_tui.environment.base import Environment
+from durable_tui.ground.bounded_text import Tail
 from durable_tui.models.messages import ToolCallBlock
 
 OUTPUT_RATE = 100 * 1024  # bytes of progress a second that commits may cost
@@ -76,13 +76,13 @@ class RunningCall:
             return
 
     def _write(self, slot: Slot) -> None:
-        text = self._tail.text()
-        if text:
-            slot["output"] = text
-        if self._tail.dropped_bytes:
-            slot["droppedBytes"] = self._tail.dropped_bytes
-        if self._tail.dropped_lines:
-            slot["droppedLines"] = self._tail.dropped_lines
+        tail = self._tail.result()
+        if tail.lines:
+            slot["output"] = tail.kept
+        if tail.dropped_bytes:
+            slot["droppedBytes"] = tail.dropped_bytes
+        if tail.dropped_lines:
+            slot["droppedLines"] = tail.dropped_lines
         if self._details is not None and slot.get("details") != self._details:
             slot["details"] = self._details
         if self.diagnostics and slot.get("diagnostics") != self.diagnostics:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from durable_tui.agent.bounded_text import MARGIN_BYTES, MARGIN_LINES, limit_text
 from durable_tui.agent.extension import Tool, ToolResult
 from durable_tui.engine.task_handle import TaskHandle
+from durable_tui.ground.bounded_text import MARGIN_BYTES, MARGIN_LINES, limit_text
 from durable_tui.models.messages import ToolCallBlock
 from durable_tui.session import Transaction
 
@@ -65,7 +65,7 @@ def limited(result: ToolResult, tool: Tool) -> ToolResult:
                 where = "end" if tool.keep == "head" else "start"
                 text = f"{limited.dropped_lines} lines, {limited.dropped_bytes} bytes dropped from the {where}"
                 diagnostics.append({"severity": "warn", "message": text, "code": "output_limited"})
-                block = {**block, "text": limited.text}
+                block = {**block, "text": limited.kept}
         blocks.append(block)
     result.content = blocks
     result.diagnostics = diagnostics

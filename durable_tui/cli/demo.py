@@ -18,8 +18,8 @@ from typing import Any
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
 from durable_tui.engine.task_record import checkpoint_of
-from durable_tui.forensics.blocks import content_text
 from durable_tui.host.reading import reading
+from durable_tui.models.messages import message_text
 from durable_tui.models.tour import DEMO_FILE, DEMO_PROMPT
 
 MODEL = "scripted/tour"
@@ -47,7 +47,7 @@ extension = Extension("demo-pause", wrappers={"edit": held_back})
 '''
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command; leaves no process, and without --keep no file."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="durable-tui-demo-")).resolve()
     tour = Tour(folder, output)
@@ -152,7 +152,7 @@ class Tour:
         async with reading(self.session) as storage:
             for entry in await storage.entries(1, limit=20, reverse=True):
                 if entry.record["kind"] == "pi.assistant":
-                    return content_text((entry.record.get("model") or [{}])[0].get("content", ""))
+                    return message_text((entry.record.get("model") or [{}])[0])
         return ""
 
     async def failed(self, worker: asyncio.subprocess.Process, what: str) -> Exit:

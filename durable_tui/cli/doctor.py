@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from durable_tui import __version__
-from durable_tui.cli.output import Output, one_line
+from durable_tui.cli.output import Output
 from durable_tui.cli.status import Exit, Status
 from durable_tui.cli.waiting import free_space
+from durable_tui.ground.text import one_line
 from durable_tui.host.catalogue import Catalogue
 from durable_tui.host.host_errors import HostError
 from durable_tui.host.opening import HOW_TO_GET_A_MODEL, Host
@@ -43,7 +44,7 @@ class Finding:
     text: str
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command: status 2 when something keeps the program from working."""
     await output.text(f"durable-tui {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
     problems = 0
@@ -64,7 +65,7 @@ async def body(options: Any, output: Output) -> Exit:
 
 
 def terminal() -> list[Finding]:
-    """Whether the screen can be drawn here."""
+    """Return the findings about the terminal: the screen can be drawn here, or why not."""
     from durable_tui.cli.launcher import unusable
 
     reason = unusable()
@@ -91,9 +92,10 @@ def data() -> list[Finding]:
     except HostError as error:
         found.append(Finding("problem", str(error)))
     try:
-        load_config(paths.config)
+        config = load_config(paths.config)
         there = "" if paths.config.exists() else " (not there, which is fine)"
         found.append(Finding("ok", f"configuration {short_path(str(paths.config))}{there}"))
+        found += [Finding("note", warning) for warning in config.warnings]
     except HostError as error:
         found.append(Finding("problem", str(error)))
     found.append(Finding("ok", f"SQLite {sqlite3.sqlite_version}"))
@@ -148,7 +150,7 @@ def _particulars(info: ProviderInfo) -> list[str]:
 
 
 async def _asked(models: Models, info: ProviderInfo) -> tuple[str, Finding | None]:
-    """What a provider farther away answers when asked for its models; None for one that is no server."""
+    """Ask a provider farther away for its models; return its name and the finding, None for one that is no server."""
     if info.api == SCRIPTED:
         return info.name, None
     try:
@@ -185,7 +187,7 @@ def _default(host: Host, models: Models, offers: list[Offer]) -> Finding:
 
 
 async def sessions() -> list[Finding]:
-    """How many sessions there are in each state, and each that needs a person."""
+    """Return the number of sessions in each state, and each that needs a person."""
     infos = await Catalogue(Paths.from_env()).list()
     counted = Counter(info.state for info in infos)
     found = [Finding("ok", ", ".join(f"{number} {state}" for state, number in counted.items()) or "none yet")]

@@ -1,4 +1,4 @@
-"""Follows an open session for a headless command: events, progress lines, and what ends the wait early."""
+"""The progress of a headless command's own session: events, lines for slow steps, and an early end of the wait."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.agent.inbox import InboxItemGone
-from durable_tui.cli.output import note, one_line
+from durable_tui.cli.output import note
+from durable_tui.ground.text import one_line
 from durable_tui.views.events import Event, Events, TaskEvents, with_records
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 SNAPSHOT_TAIL = 200  # entries of a snapshot; older ones are in `show --json`
 QUIET = 2.0  # seconds a step may take before a line says what it is
 # Reasons that only a person can lift; any other block ends by itself.
-PARKING = ("restart_limit", "approval", "missing_task", "task_too_old", "migration_failed")
+PARKING = ("restart_limit", "missing_task", "task_too_old", "migration_failed")
 
 Sink = Callable[[Event], Awaitable[None]]
 
 
-class Follower:
+class HeadlessRun:
     """Runs beside the work until closed.
 
     `parked` is set while nothing can move without a person, with the reason in `reason`; `failure` holds what ended the
@@ -48,7 +49,7 @@ class Follower:
         self._reporting: asyncio.Task[None] | None = None
         self._told: set[str] = set()
 
-    async def __aenter__(self) -> Follower:
+    async def __aenter__(self) -> HeadlessRun:
         self._task = asyncio.create_task(self._follow(), name="follow")
         self._reporting = asyncio.create_task(self._report(), name="report")
         await self._started.wait()  # what is done from here on is told as events, not as part of the snapshot
@@ -181,7 +182,7 @@ def open_submissions(view: Any) -> set[int]:
 
 
 def stuck(rows: Any) -> tuple[str | None, list[int]]:
-    """Why nothing can move, with the tasks a person must look at; None while something can, or nothing is left."""
+    """Return why nothing can move, with the tasks a person must look at; None while something can, or nothing is left."""
     live = [row for row in rows if row["status"] != "terminal"]
     ordinary = [row for row in live if not row.get("background")]
     blocked = [row for row in live if row.get("blocked") in PARKING]
@@ -194,9 +195,9 @@ def stuck(rows: Any) -> tuple[str | None, list[int]]:
 
 
 def step_of(view: Any, doing: Mapping[int, str]) -> str | None:
-    """What the conversation is at, in a phrase; None when it is idle. `doing` has the phrases of tasks."""
+    """Return what the conversation is at, in a phrase; None when it is idle. `doing` has the phrases of tasks."""
     slots = [slot for slot in view["tools"] if slot["status"] == "running"]
-    running = [one_line(doing.get(slot.get("taskId"), slot["name"])) for slot in slots]
+    running = [one_line(doing.get(slot.get("taskId"), slot["name"]), 100) for slot in slots]
     if running:
         return "running " + ", ".join(running)
     generation = view.get("generation")

@@ -41,7 +41,7 @@ def launch(argv: Sequence[str], *, command: Sequence[str] | None = None) -> int:
 
 
 def unusable() -> str | None:
-    """Why no screen can be drawn here, and what to do instead; None when it can."""
+    """Return why no screen can be drawn here, with what to do instead; None when it can."""
     if not sys.platform.startswith(("linux", "darwin")):
         return "runs on Linux and macOS only"
     if not all(_is_terminal(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)):

@@ -243,8 +243,8 @@ def _headless(command: str, options: Any, json_lines: bool) -> Exit:
     with Output(json_lines=json_lines) as output:
         one_value = command in ("sessions", "show")
         supervisor = Supervisor(output, getattr(options, "timeout", None), one_value=one_value)
-        body = import_module(f"durable_tui.cli.{command}").body
-        ended = supervisor.run(lambda: body(options, output))
+        run_command = import_module(f"durable_tui.cli.{command}").run_command
+        ended = supervisor.run(lambda: run_command(options, output))
     quiet_interpreter_exit()
     return ended
 

@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Self
 
+from durable_tui.ground.text import clean
 from durable_tui.host.jsonlines import json_line
 
-_CONTROL = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 _PIECE = getattr(select, "PIPE_BUF", 512)  # a write of this size never blocks once the pipe is writable
 
 
@@ -27,21 +27,10 @@ class BrokenOutput(Exception):
     """stdout's reader went away."""
 
 
-def clean(text: str) -> str:
-    """Text for a terminal: without control characters other than tab and newline."""
-    return text.translate(_CONTROL)
-
-
-def one_line(text: str, width: int = 100) -> str:
-    """A phrase that fits a line of stderr."""
-    text = " ".join(clean(text).split())
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
 def note(text: str) -> None:
     """A line for the person, on stderr. A closed stderr is no reason to stop."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(clean(text).encode("utf-8", "replace").decode("utf-8") + "\n")
+        sys.stderr.write(clean(text) + "\n")
         sys.stderr.flush()
 
 
@@ -80,7 +69,7 @@ class Output:
         return os.isatty(self._fd)
 
     async def text(self, text: str) -> None:
-        """Write text; control characters are left out when a terminal reads it. Raises BrokenOutput."""
+        """Write text, without control sequences when a terminal reads it. Raises BrokenOutput."""
         await self._send((clean(text) if self.is_terminal else text).encode("utf-8", "replace"))
 
     async def event(self, value: Any) -> None:

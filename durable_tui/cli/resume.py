@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.cli.headless import Follower
+from durable_tui.cli.headless import HeadlessRun
 from durable_tui.cli.output import BrokenOutput, Output, note
 from durable_tui.cli.status import MEANING, Exit, Status, UsageError, exit_for
 from durable_tui.cli.waiting import wait_for
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from durable_tui.host.opening import Host, Opened
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command; one session after the other, the highest status counts."""
     from durable_tui.host.opening import Host
     from durable_tui.host.paths import working_directory
@@ -32,6 +32,8 @@ async def body(options: Any, output: Output) -> Exit:
     if not paths:
         note(f"durable-tui: nothing is unfinished{'' if options.all else f' in {short_path(directory)}'}")
         return Exit(Status.ANSWERED, "nothing")
+    for warning in host.config.warnings:
+        note(f"durable-tui: {warning}")
     worst = Exit(Status.ANSWERED)
     for path in paths:
         ended = await _one(host, path, directory, options, output)
@@ -76,7 +78,8 @@ async def _one(host: Host, path: Path, directory: str, options: Any, output: Out
         return ended
     try:
         for warning in opened.warnings:
-            note(f"durable-tui: {warning}")
+            if warning not in host.config.warnings:  # those were told once, for all sessions
+                note(f"durable-tui: {warning}")
         if not output.json_lines:
             document = opened.session
             title = f" {document['title']}" if document.get("title") else ""
@@ -107,12 +110,12 @@ async def _finish(opened: Opened, options: Any, output: Output) -> Exit:
         for row in harness.inspect():
             if row.get("blocked") == "restart_limit":
                 await harness.retry_task(row["id"])
-    async with Follower(harness, opened.root, sink=tagged if output.json_lines else None) as follower:
+    async with HeadlessRun(harness, opened.root, sink=tagged if output.json_lines else None) as headless_run:
         await harness.resume()
-        outcome = await wait_for(opened, follower, harness.wait_for_idle())
+        outcome = await wait_for(opened, headless_run, harness.wait_for_idle())
         for number in before if outcome.exit is None else ():
             if (await harness.submission(number)).record["status"] not in ("queued", "placed"):
-                await follower.settled(number)
+                await headless_run.settled(number)
     if not output.json_lines:
         for line in verdicts(await harness.recovery(), undecided):
             await output.text(f"  {line}\n")
@@ -147,7 +150,7 @@ async def unsettled(opened: Opened) -> list[int]:
 
 
 async def settlement(opened: Opened, submissions: list[int]) -> Exit:
-    """How the inputs that were open ended; the last unanswered one gives the reason."""
+    """Return the exit for the inputs that were open; the last unanswered one gives the reason."""
     ended = Exit(Status.ANSWERED, submission=submissions[-1] if submissions else None)
     for number in submissions:
         record = await opened.storage.submission(number)

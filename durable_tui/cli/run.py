@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from durable_tui.cli.headless import Follower
+from durable_tui.cli.headless import HeadlessRun
 from durable_tui.cli.main import prompt_of
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status, UsageError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from durable_tui.host.opening import Host, Opened
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command; raises what `exit_for` knows."""
     from durable_tui.host.opening import Host, open_session
     from durable_tui.host.paths import working_directory
@@ -102,7 +102,7 @@ async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, ou
         text = f"paused: {paused}; `durable-tui resume --retry {opened.short_id}` starts it anyway"
         return Exit(Status.PARKED, "paused", text)
     sink = output.event if output.json_lines else None
-    async with Follower(opened.harness, opened.root, sink=sink) as follower:
+    async with HeadlessRun(opened.harness, opened.root, sink=sink) as headless_run:
         if prompt is not None:
             try:
                 submission = await opened.root.submit(prompt, request_id=options.request_id)
@@ -111,15 +111,15 @@ async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, ou
         else:
             submission = await existing(opened, options.request_id)
             await opened.harness.resume()
-        releasing = asyncio.create_task(follower.release_stranded(submission.id))
+        releasing = asyncio.create_task(headless_run.release_stranded(submission.id))
         try:
-            outcome = await wait_for(opened, follower, submission.wait())
+            outcome = await wait_for(opened, headless_run, submission.wait())
         finally:
             releasing.cancel()
             await asyncio.gather(releasing, return_exceptions=True)
         if outcome.exit is not None:
             return with_submission(outcome.exit, submission.id)
-        await follower.settled(submission.id)
+        await headless_run.settled(submission.id)
         return await _answer(opened, submission.id, outcome, output)
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from durable_tui.cli.output import Output, clean, note
+from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
+from durable_tui.ground.text import clean
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.jsonlines import json_line
 from durable_tui.host.paths import short_path
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command."""
     from durable_tui.host.catalogue import Catalogue
     from durable_tui.host.paths import Paths, working_directory

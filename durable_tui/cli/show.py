@@ -10,7 +10,7 @@ from durable_tui.cli.status import Exit, Status, UsageError
 from durable_tui.host.jsonlines import json_line
 
 
-async def body(options: Any, output: Output) -> Exit:
+async def run_command(options: Any, output: Output) -> Exit:
     """The whole command."""
     from durable_tui.forensics import report, text_report
     from durable_tui.forensics.export import FORMATS

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Status(IntEnum):
-    """What the shell is told. Several sessions: the highest."""
+    """The exit statuses. Of several sessions the highest counts."""
 
     ANSWERED = 0
     UNANSWERED = 1
@@ -31,7 +31,7 @@ MEANING: dict[Status, str] = {
     Status.USAGE: "usage, configuration, a missing key, model or directory",
     Status.OWNED: "the session is owned by another process",
     Status.STORAGE: "storage: damaged, newer, full or poisoned",
-    Status.PARKED: "parked: a task waits for a person (restart limit, approval, a missing extension)",
+    Status.PARKED: "parked: a task waits for a person (restart limit, a missing extension)",
     Status.TIMEOUT: "--timeout, stopped in order, resumable",
     Status.HANGUP: "SIGHUP, closed in order, resumable",
     Status.INTERRUPTED: "SIGINT, closed in order, resumable",
@@ -49,7 +49,7 @@ SIGNALS: dict[int, Status] = {
 
 @dataclass(slots=True, frozen=True)
 class Exit:
-    """How a command ended: the status, and for `exit` events a reason word, a sentence and the submission's id."""
+    """The end of a command: the status, and for `exit` events a reason word, a sentence and the submission's id."""
 
     status: Status
     reason: str | None = None

@@ -37,15 +37,15 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._guard: threading.Timer | None = None
 
-    def run(self, body: Callable[[], Awaitable[Exit]]) -> Exit:
-        """The body's exit, or the exit of what stopped it. Never raises for what a user can cause."""
+    def run(self, command: Callable[[], Awaitable[Exit]]) -> Exit:
+        """The command's exit, or the exit of what stopped it. Never raises for what a user can cause."""
         former = {}
         for number in SIGNALS:
             # One that is ignored at the start (nohup, a shell's background) stays ignored.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 former[number] = signal.signal(number, self._on_signal)
         try:
-            ended = self._run(body)
+            ended = self._run(command)
             self._last_line(ended)
             return ended
         finally:
@@ -54,11 +54,11 @@ class Supervisor:
             for number, handler in former.items():
                 signal.signal(number, handler)
 
-    def _run(self, body: Callable[[], Awaitable[Exit]]) -> Exit:
+    def _run(self, command: Callable[[], Awaitable[Exit]]) -> Exit:
         try:
             with asyncio.Runner() as runner:
                 try:
-                    ended = runner.run(self._main(body))
+                    ended = runner.run(self._main(command))
                 except SystemExit as error:
                     # Code of an extension asked to end the program; the session was closed on the way.
                     ended = self._stop or Exit(
@@ -73,10 +73,10 @@ class Supervisor:
             note(f"durable-tui: {ended.message}")
         return ended
 
-    async def _main(self, body: Callable[[], Awaitable[Exit]]) -> Exit:
+    async def _main(self, command: Callable[[], Awaitable[Exit]]) -> Exit:
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._task = asyncio.ensure_future(self._body(body))
+        self._task = asyncio.ensure_future(self._run_command(command))
         if self._stop is not None:
             self._task.cancel()
         if self._timeout is not None:
@@ -93,9 +93,9 @@ class Supervisor:
             unwatch()
             self._loop = None
 
-    async def _body(self, body: Callable[[], Awaitable[Exit]]) -> Exit:
+    async def _run_command(self, command: Callable[[], Awaitable[Exit]]) -> Exit:
         try:
-            return await body()
+            return await command()
         except BrokenOutput:
             return _BROKEN
         except Exception as error:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from durable_tui.cli.status import Exit, Status
+from durable_tui.ground.text import show_bytes
 
 if TYPE_CHECKING:
-    from durable_tui.cli.headless import Follower
+    from durable_tui.cli.headless import HeadlessRun
     from durable_tui.host.opening import Opened
 
 _LIFT = {
     "restart_limit": "`durable-tui resume --retry {session}` tries again",
-    "approval": "open the session in the screen and answer",
     "missing_task": "install the extension that defines it and resume",
     "task_too_old": "it was stored by a newer version; update and resume",
     "migration_failed": "the extension that defines it could not take its stored state; fix it and resume",
@@ -31,12 +31,12 @@ class Outcome:
     exit: Exit | None = None
 
 
-async def wait_for(opened: Opened, follower: Follower, awaited: Awaitable[Any]) -> Outcome:
+async def wait_for(opened: Opened, headless_run: HeadlessRun, awaited: Awaitable[Any]) -> Outcome:
     """Wait for `awaited`. An error of it, or of the following, is raised."""
     work = asyncio.ensure_future(awaited)
-    parked = asyncio.create_task(follower.parked.wait())
+    parked = asyncio.create_task(headless_run.parked.wait())
     problem = asyncio.create_task(opened.problem.wait())
-    tasks: set[asyncio.Future[Any]] = {work, parked, problem, follower.task}
+    tasks: set[asyncio.Future[Any]] = {work, parked, problem, headless_run.task}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if work.done() and work.exception() is None:
@@ -46,8 +46,8 @@ async def wait_for(opened: Opened, follower: Follower, awaited: Awaitable[Any]) 
         if work.done():
             work.result()
         if parked.done():
-            return Outcome(exit=parked_exit(opened, follower))
-        follower.task.result()
+            return Outcome(exit=parked_exit(opened, headless_run))
+        headless_run.task.result()
         raise RuntimeError("the session's watch ended before the work")
     finally:
         for task in (work, parked, problem):
@@ -55,15 +55,15 @@ async def wait_for(opened: Opened, follower: Follower, awaited: Awaitable[Any]) 
         await asyncio.gather(work, parked, problem, return_exceptions=True)
 
 
-def parked_exit(opened: Opened, follower: Follower) -> Exit:
+def parked_exit(opened: Opened, headless_run: HeadlessRun) -> Exit:
     """Status 5, naming the tasks and what a person can do."""
-    names = ", ".join(f"T{number}" for number in follower.parked_tasks)
-    lift = _LIFT.get(follower.reason, "").format(session=opened.short_id)
-    return Exit(Status.PARKED, follower.reason, f"parked, {follower.reason}: {names}; {lift}")
+    names = ", ".join(f"T{number}" for number in headless_run.parked_tasks)
+    lift = _LIFT.get(headless_run.reason, "").format(session=opened.short_id)
+    return Exit(Status.PARKED, headless_run.reason, f"parked, {headless_run.reason}: {names}; {lift}")
 
 
 def problem_exit(opened: Opened) -> Exit:
-    """Why the session refuses: fenced is another owner's doing, everything else the storage's."""
+    """Return the exit of a session that refuses: fenced is another owner's doing, everything else the storage's."""
     harness = opened.harness
     text = harness.session_problem or "the session refuses further work"
     if harness.state == "fenced":
@@ -74,15 +74,10 @@ def problem_exit(opened: Opened) -> Exit:
 
 
 def free_space(path: Path) -> str:
-    """The room left where the session is, for people."""
+    """Return the room left where the session is, for people."""
     import shutil
 
     try:
-        free = float(shutil.disk_usage(path.parent).free)
+        return show_bytes(shutil.disk_usage(path.parent).free)
     except OSError:
         return "unknown"
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if free < 1024:
-            return f"{free:.0f} {unit}"
-        free /= 1024
-    return f"{free:.1f} TiB"

@@ -24,7 +24,7 @@ class EnvironmentScope:
 
 @dataclass(slots=True, frozen=True)
 class FileInfo:
-    """What `stat` says; `kind` follows links. Times in nanoseconds; `links` counts the names of the file."""
+    """The answer of `stat`; `kind` follows links. Times in nanoseconds; `links` counts the names of the file."""
 
     path: str  # canonical
     kind: Literal["file", "directory", "other"]
@@ -38,7 +38,7 @@ class FileInfo:
 
 @dataclass(slots=True, frozen=True)
 class ProcessResult:
-    """How a command ended. Exactly one of `code` and `signal` is set, unless it timed out.
+    """The end of a command. Exactly one of `code` and `signal` is set, unless it timed out.
 
     `survivors_killed` counts background processes that were still there after the shell's normal end. `detail` may hold
     `left` (pids the system refused to end) and `outputProblem` (why `output_path` does not hold everything).

@@ -65,7 +65,7 @@ def kind_of(mode: int) -> Literal["file", "directory", "other"]:
 
 
 def describe(mode: int) -> str:
-    """What a thing is that is no regular file."""
+    """Return what a thing is that is no regular file."""
     for test, name in (
         (stat.S_ISDIR, "a directory"),
         (stat.S_ISFIFO, "a named pipe"),

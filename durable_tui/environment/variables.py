@@ -37,7 +37,7 @@ def command_variables(
     marks: Mapping[str, str],
     secrets: Iterable[str] = (),
 ) -> dict[str, str]:
-    """What a command sees. `secrets` names more variables to leave out (configured key variables)."""
+    """Return the variables a command sees. `secrets` names more variables to leave out (configured key variables)."""
     hidden = {name.upper() for name in secrets}
     variables = {
         name: value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from durable_tui.ground.text import one_line
+from durable_tui.models.messages import content_text
 from durable_tui.storage.records import EntryRecord
 
 Kind = Literal["user", "ai", "thinking", "call", "result", "error", "system", "mark"]
@@ -37,7 +39,7 @@ def blocks(entry: EntryRecord) -> Iterator[Block]:
 def _message(message: dict[str, Any], entry: EntryRecord) -> Iterator[Block]:
     role = message.get("role")
     if role == "user":
-        yield Block("user", "you", content_text(message.get("content", "")))
+        yield Block("user", "you", content_text(message.get("content", ""), _image))
     elif role == "assistant":
         yield from _assistant(message)
     elif role == "toolResult":
@@ -68,7 +70,7 @@ def _assistant(message: dict[str, Any]) -> Iterator[Block]:
 def _result(message: dict[str, Any], entry: EntryRecord) -> Iterator[Block]:
     kind: Kind = "error" if message.get("isError") else "result"
     took = f", {message['durationMs'] / 1000:.1f} s" if "durationMs" in message else ""
-    yield Block(kind, f"{message.get('toolName', 'tool')}{took}", content_text(message.get("content", "")))
+    yield Block(kind, f"{message.get('toolName', 'tool')}{took}", content_text(message.get("content", ""), _image))
     details = message.get("details")
     if isinstance(details, dict) and isinstance(details.get("diff"), str) and details["diff"]:
         yield Block("result", "diff", details["diff"], diff=True)
@@ -77,17 +79,8 @@ def _result(message: dict[str, Any], entry: EntryRecord) -> Iterator[Block]:
             yield Block("mark", diagnostic.get("severity", "info"), diagnostic.get("message", ""))
 
 
-def content_text(content: Any) -> str:
-    """The text of a message's content; an image is named, not shown."""
-    if isinstance(content, str):
-        return content
-    parts = []
-    for block in content or ():
-        if block.get("type") == "text":
-            parts.append(block["text"])
-        elif block.get("type") == "image":
-            parts.append(f"[image {block.get('mimeType', '')}, {len(block.get('data', '')) * 3 // 4} bytes]")
-    return "\n".join(parts)
+def _image(block: Mapping[str, Any]) -> str:
+    return f"[image {block.get('mimeType', '')}, {len(block.get('data', '')) * 3 // 4} bytes]"
 
 
 def call_summary(arguments: Any, width: int = 120) -> str:
@@ -101,5 +94,4 @@ def call_summary(arguments: Any, width: int = 120) -> str:
             text = json.dumps(arguments, ensure_ascii=False) if arguments else ""
     else:
         text = json.dumps(arguments, ensure_ascii=False)
-    text = " ".join(text.split())
-    return text if len(text) <= width else text[: width - 1] + "…"
+    return one_line(text, width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from durable_tui.engine.rules import rule_sentence
 from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
+from durable_tui.ground.clock import date_and_time
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
 from durable_tui.models.usage import cost_text, tokens_text
@@ -105,13 +105,6 @@ async def entries_json(storage: Reader, report: Report) -> list[dict[str, Any]]:
     return found
 
 
-def clock(milliseconds: int | None) -> str:
-    """A time for people, in their own zone."""
-    if not milliseconds:
-        return "?"
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(milliseconds / 1000))
-
-
 def verdict_line(row: dict[str, Any]) -> str:
     """Return a recovered task as one line: what it was, what was decided in which commit, and by which rule."""
     kind = f"({row['kind']} {row['phase']})" if row.get("phase") else f"({row['kind']})"
@@ -128,8 +121,10 @@ def verdict_line(row: dict[str, Any]) -> str:
 
 def death_line(death: dict[str, Any]) -> str:
     """One death in a line: who, when seen last, found when."""
-    last = f"#{death['lastSeq']} at {clock(death.get('lastAt'))}" if death.get("lastSeq") else "none"
-    return f"pid {death['pid']} on {death['host']} died; last commit {last}; found {clock(death.get('foundAt'))}"
+    last = f"#{death['lastSeq']} at {date_and_time(death.get('lastAt'))}" if death.get("lastSeq") else "none"
+    return (
+        f"pid {death['pid']} on {death['host']} died; last commit {last}; found {date_and_time(death.get('foundAt'))}"
+    )
 
 
 def recovery_lines(recovery: dict[str, Any]) -> Iterable[str]:
@@ -154,7 +149,7 @@ def header(report: Report) -> list[tuple[str, str]]:
         found.append(("model", info.model))
     if info.usage:
         found += [("tokens", tokens_text(info.usage)), ("cost", cost_text(info.usage))]
-    found += [("made", clock(info.created_at)), ("last commit", clock(info.updated_at))]
+    found += [("made", date_and_time(info.created_at)), ("last commit", date_and_time(info.updated_at))]
     if info.owner:
         found.append(("owner", f"pid {info.owner['pid']} on {info.owner['host']}"))
     if info.unfinished or info.queued:

@@ -58,7 +58,7 @@ def load_images(paths: Iterable[str], directory: str) -> list[ImageBlock]:
 
 
 def with_images(text: str, directory: str) -> str | list[Any]:
-    """What is sent for a text: itself, or itself and the images it mentions. Raises ImageRefused."""
+    """Return the content to send for a text: itself, or itself and the images it mentions. Raises ImageRefused."""
     paths = mentioned(text, directory)
     if not paths:
         return text
@@ -87,7 +87,7 @@ def mentioned(text: str, directory: str) -> list[str]:
 
 
 def _candidates(word: str) -> list[str]:
-    """What a word may name: as it stands, then without what ends a sentence, and the same with blanks unescaped."""
+    """Return the paths a word may name: as it stands, then without what ends a sentence, and the same with blanks unescaped."""
     names = [word]
     while names[-1] and names[-1][-1] in _BEHIND:
         names.append(names[-1][:-1])
@@ -106,7 +106,7 @@ def _kind(path: str, directory: str) -> str | None:
 
 
 def mention(path: str) -> str:
-    """How a path is mentioned in a message, so that `mentioned` finds it."""
+    """Return the mention of a path for a message, so that `mentioned` finds it."""
     if _PLAIN.fullmatch(path):
         return f"@{path}"
     quote = next((quote for quote in ('"', "'") if quote not in path), None)
@@ -114,7 +114,7 @@ def mention(path: str) -> str:
 
 
 def pasted(text: str, directory: str) -> str:
-    """What a paste becomes: mentions when it is nothing but paths of image files, as a drop on a terminal gives; else
+    """Return what a paste becomes: mentions when it is nothing but paths of image files, as a drop on a terminal gives; else
     itself. A bare name is left alone: who pastes it may only want to speak of it.
     """
     if len(text) > PASTE_LIMIT or not any(suffix in text.lower() for suffix in SUFFIXES):

@@ -84,7 +84,7 @@ class Catalogue:
         self._folder = paths.sessions.resolve()  # one name for a session, whatever links lead to it
 
     def new_path(self) -> Path:
-        """Where a new session goes; makes the folder."""
+        """Return the path for a new session; makes the folder."""
         self.paths.make_sessions()
         return self._folder / f"{new_id()}{SUFFIX}"
 
@@ -228,7 +228,7 @@ class Catalogue:
 
 
 def stamp_of(path: Path) -> str | None:
-    """What changes whenever the session does: time and size of the file and its write-ahead log. None: no such file."""
+    """Return a mark that changes when the session does: time and size of the file and its log. None: no such file."""
     parts = []
     for suffix in ("", "-wal"):
         try:

@@ -33,7 +33,7 @@ SESSION_DOCUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 LIVE = ("run", "generation", "tools", "compactions")
 
 
-class Followed:
+class FollowedSession:
     """The root conversation of a session as it is stored, and as it grows. Nothing can be changed through it."""
 
     id = ROOT
@@ -44,7 +44,7 @@ class Followed:
         self._closed = asyncio.Event()
 
     @classmethod
-    async def open(cls, path: Path) -> Followed:
+    async def open(cls, path: Path) -> FollowedSession:
         """Raises what the storage raises."""
         from durable_tui.storage import SqliteReader
 

@@ -163,7 +163,7 @@ async def open_session(
         check_directory(agent.get("cwd") or session.get("cwd") or directory)
         opened = Opened(
             harness, root, storage, models, registry, path, chosen, created, host, session,
-            warnings=[*storage.warnings, *warnings],
+            warnings=[*storage.warnings, *host.config.warnings, *warnings],
         )  # fmt: skip
         harness.on_problem(lambda problem: opened.problem.set() if problem else opened.problem.clear())
         if harness.session_problem:

@@ -57,7 +57,7 @@ async def all_entries(storage: Reader, conversation_id: int) -> AsyncIterator[St
 
 
 async def facts(path: Path) -> dict[str, Any]:
-    """What a listing shows of one session, without its state: that depends on who lives (see `catalogue`).
+    """Return the facts a listing shows of one session, without its state: that depends on who lives (see `catalogue`).
 
     Keys: `title?`, `cwd`, `createdAt`, `updatedAt`, `model?`, `unfinished`, `queued`, `usage?`, `opening?` (the newest
     owner's row when it did not close in order), `newer?` (a sentence: only read, never owned); or `problem` and

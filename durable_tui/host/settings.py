@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from durable_tui.host.host_errors import ConfigError
 from durable_tui.models.provider import THINKING_LEVELS, ThinkingLevel
@@ -23,7 +23,7 @@ MODES = ("one_at_a_time", "all")
 
 @dataclass(slots=True, frozen=True)
 class Config:
-    """What the file says. `providers` goes to `Models.from_env` as it is, `settings` into harness Settings."""
+    """The contents of the file. `providers` goes to `Models.from_env` as it is, `settings` into harness Settings."""
 
     model: str | None = None
     thinking: ThinkingLevel | None = None  # for new sessions
@@ -32,6 +32,7 @@ class Config:
     path: Path | None = None
     keys: dict[str, str] = field(default_factory=dict)  # action id to keys, for the screen
     screen: dict[str, Any] = field(default_factory=dict)  # theme, ascii
+    warnings: list[str] = field(default_factory=list)  # sentences for the person, one a key that does nothing
 
     @property
     def durability(self) -> Durability:
@@ -44,20 +45,14 @@ class Config:
         from durable_tui.agent.settings import Settings
 
         flat = flatten(self.settings)
-        known = {item.name for item in fields(Settings)}
-        return Settings(**{name: value for name, value in flat.items() if name in known})
+        of_harness = {item.name for item in fields(Settings)}  # durability is the storage's
+        return Settings(**{name: value for name, value in flat.items() if name in of_harness})
 
 
 # Names of harness Settings for keys that are nested in the file.
 NESTED: dict[str, dict[str, str]] = {
     "retry": {"max_retries": "max_retries", "base_delay": "base_delay", "max_delay": "max_delay"},
     "progress": {"partial_interval": "partial_interval", "output_interval": "output_interval"},
-    "compaction": {
-        "enabled": "compaction_enabled",
-        "reserve_tokens": "reserve_tokens",
-        "keep_recent_tokens": "keep_recent_tokens",
-        "background_tokens": "background_tokens",
-    },
     "limits": {"turns": "limit_turns", "cost": "limit_cost"},
 }
 
@@ -75,7 +70,7 @@ def flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True, frozen=True)
 class Rule:
-    """What one key may hold: a test, and the words for it."""
+    """The values that one key may hold: a test, and the words for it."""
 
     test: Callable[[Any], bool]
     wanted: str
@@ -141,20 +136,15 @@ SETTING_RULES: dict[str, Rule] = {
     "restart_limit": _number(1, whole=True),
     "retry": TABLE,
     "progress": TABLE,
-    "compaction": TABLE,
     "limits": TABLE,
 }
 INNER_RULES: dict[str, dict[str, Rule]] = {
     "retry": {"max_retries": _number(0, whole=True), "base_delay": _number(0), "max_delay": _number(0)},
     "progress": {"partial_interval": _number(0), "output_interval": _number(0)},
-    "compaction": {
-        "enabled": FLAG,
-        "reserve_tokens": _number(0, whole=True),
-        "keep_recent_tokens": _number(0, whole=True),
-        "background_tokens": _number(0, whole=True),
-    },
     "limits": {"turns": _number(0, whole=True), "cost": _number(0)},
 }
+# Keys of [settings] that earlier versions took: still read past, so that such a file opens, with the reason said.
+WITHOUT_EFFECT = {"compaction": "has no effect yet, for conversations are not compacted; it can be removed"}
 SCREEN_RULES: dict[str, Rule] = {"theme": TEXT, "ascii": FLAG}
 TOP_RULES: dict[str, Rule] = {
     "model": MODEL,
@@ -202,7 +192,11 @@ def parse_config(text: str, path: Path) -> Config:
             checker.table(facts.get("prices", {}), PRICE_RULES, (*where, "models", model_id, "prices"))
         if provider.get("api") == "scripted" and "script" not in provider:
             checker.fail(where, 'api "scripted" needs script = "turns.json"')
-    settings = data.get("settings", {})
+    settings = dict(data.get("settings", {}))
+    warnings = [
+        checker.sentence(("settings", key), reason)
+        for key, reason in WITHOUT_EFFECT.items() if settings.pop(key, None) is not None
+    ]  # fmt: skip
     checker.table(settings, SETTING_RULES, ("settings",))
     for key, rules in INNER_RULES.items():
         if key in settings:
@@ -211,7 +205,7 @@ def parse_config(text: str, path: Path) -> Config:
     checker.table(keys, dict.fromkeys(keys, TEXT), ("keys",))
     checker.table(screen, SCREEN_RULES, ("screen",))
     providers = {name: _resolved(provider, path) for name, provider in data.get("providers", {}).items()}
-    return Config(data.get("model"), data.get("thinking"), providers, settings, path, keys, screen)
+    return Config(data.get("model"), data.get("thinking"), providers, settings, path, keys, screen, warnings)
 
 
 def _resolved(provider: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -227,10 +221,13 @@ class _Checker:
         self._text = text
         self._path = path
 
-    def fail(self, where: tuple[str, ...], message: str) -> None:
+    def sentence(self, where: tuple[str, ...], message: str) -> str:
         line = line_of(self._text, where)
         place = f"{self._path}, line {line}" if line else str(self._path)
-        raise ConfigError(f"{place}: {'.'.join(where)}: {message}")
+        return f"{place}: {'.'.join(where)}: {message}"
+
+    def fail(self, where: tuple[str, ...], message: str) -> NoReturn:
+        raise ConfigError(self.sentence(where, message))
 
     def table(self, table: Mapping[str, Any], rules: Mapping[str, Rule], where: tuple[str, ...]) -> None:
         for key, value in table.items():
@@ -242,7 +239,7 @@ class _Checker:
 
 
 def near(word: str, words: Mapping[str, Any]) -> str:
-    """What may have been meant instead of an unknown word."""
+    """Return a hint at what an unknown word was meant to be."""
     close = difflib.get_close_matches(word, list(words), n=2, cutoff=0.6)
     if close:
         return "did you mean " + " or ".join(close) + "?"

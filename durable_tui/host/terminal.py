@@ -250,7 +250,7 @@ def watch_stop_signals(loop: asyncio.AbstractEventLoop, callback: Callable[[int]
 
 
 def abandoned(saved: Attributes | None, *, out: int = 2, fd: int = 0) -> None:
-    """What the app does last when its launcher was killed: the launcher's work, from the background if need be."""
+    """Do the launcher's work once it was killed, from the background if need be; the last thing the app does."""
     restore(saved, out=out, fd=fd)
     line = _connect()
     text = "durable-tui: the launcher was killed.\n" + farewell(line.last, program=line.program)
@@ -264,7 +264,7 @@ def abandoned(saved: Attributes | None, *, out: int = 2, fd: int = 0) -> None:
 
 
 def program_name(argv0: str | None = None) -> str:
-    """How the person starts this program: its bare name where the search path finds it, else the whole path."""
+    """Return the word that starts this program: its bare name where the search path finds it, else the whole path."""
     import shlex
 
     started = os.path.abspath(sys.argv[0] if argv0 is None else argv0)
@@ -278,7 +278,7 @@ def program_name(argv0: str | None = None) -> str:
 
 
 def farewell(status: Status, *, program: str, cwd: str = STARTED_IN, environ: Mapping[str, str] | None = None) -> str:
-    """What to print at the end: how much is unfinished and the command that continues it; "" without a session.
+    """Return what to print at the end: how much is unfinished and the command that continues it; "" without a session.
 
     The command holds whatever is needed to find the session again from `cwd`, quoted for a shell.
     """

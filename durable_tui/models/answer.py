@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from abc import ABC, abstractmethod
 from typing import Any
 
+from durable_tui.ground.clock import now_ms
+from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.call_fragments import Call, CallAssembler, finish_call
 from durable_tui.models.failures import Endpoint, classify, error_in
-from durable_tui.models.json_text import replace_surrogates
 from durable_tui.models.messages import AssistantMessage, StopReason, Usage
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, ModelError, ModelRequest, StreamEvent
 from durable_tui.models.usage import estimate_tokens, estimated_usage
@@ -51,7 +51,7 @@ class Answer(ABC):
 
     @abstractmethod
     def stop_reason(self) -> StopReason:
-        """Why the answer ended. Raises ModelError when its end was not announced or means failure."""
+        """Return why the answer ended. Raises ModelError when its end was not announced or means failure."""
 
     @staticmethod
     @abstractmethod
@@ -110,7 +110,7 @@ class Answer(ABC):
         return self.fail(f"the stream ended {what}", "truncated")
 
     def spent(self) -> dict[str, Any] | None:
-        """What the attempt used so far, when that was counted; without its end, what came since is estimated, unpriced."""
+        """Return the usage so far, when it was counted; without its end, what came since is estimated, unpriced."""
         if self.usage is None:
             return None
         usage = dict(self.usage)
@@ -181,7 +181,7 @@ class Answer(ABC):
             "model": model.model_id,
             "usage": usage,
             "stopReason": stop,
-            "timestamp": int(time.time() * 1000),
+            "timestamp": now_ms(),
         }
         if self.extra:
             message["providerExtra"] = self.extra

@@ -189,7 +189,7 @@ def _told(request: ModelRequest, quirks: Quirks) -> Thinking | None:
 def _thinking(
     request: ModelRequest, told: Thinking | None, limit: int, turns: Sequence[Turn], quirks: Quirks
 ) -> tuple[dict[str, Any], bool]:
-    """What the body says of thinking, and whether earlier thinking goes back: without thinking it would be refused."""
+    """Return the body's part about thinking, and whether earlier thinking goes back: else it would be refused."""
     level = request.thinking_level
     if told is None:
         return {}, True

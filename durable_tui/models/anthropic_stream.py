@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.answer import Answer
 from durable_tui.models.call_fragments import Call
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.json_text import as_object, as_text, encode, replace_surrogates
+from durable_tui.models.json_text import as_object, as_text, encode
 from durable_tui.models.messages import StopReason
 from durable_tui.models.provider import TOO_LONG, Finished, ModelRequest, StreamEvent
 from durable_tui.models.usage import read_anthropic_usage

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from durable_tui.models.json_text import replace_surrogates
+from durable_tui.ground.text import replace_surrogates
 
 MAX_DEPTH = 100
 RAW_LIMIT = 2000

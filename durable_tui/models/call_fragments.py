@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.arguments import CUT, bounded, is_complete_object, parse_arguments
-from durable_tui.models.json_text import as_text, replace_surrogates, strict
+from durable_tui.models.json_text import as_text, strict
 from durable_tui.models.messages import ToolCallBlock
 
 UNNAMED = "unnamed_tool"

@@ -40,7 +40,7 @@ _SAME = frozenset({"exacto", "floor", "nitro", "online", "thinking"})
 
 @dataclass(slots=True, frozen=True)
 class Facts:
-    """What the catalogue knows of one model, as in `Model`; None is unknown."""
+    """The facts of one model, as in `Model`; None is unknown."""
 
     context_window: int | None = None
     max_output: int | None = None

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
 
+from durable_tui.ground.text import one_line
 from durable_tui.models.provider import TOO_LONG, ErrorKind, ModelError
-from durable_tui.models.redact import one_line, redact
+from durable_tui.models.redact import redact
 
 _CODES: dict[str, ErrorKind] = {
     "context_length_exceeded": "overflow",
@@ -124,6 +125,7 @@ _VETO = re.compile(
 _BUSY = re.compile(r"overloaded|at capacity|loading model|service unavailable", re.IGNORECASE)
 _CREDIT = re.compile(r"credit balance is too low", re.IGNORECASE)  # Anthropic's, told as a bad request
 _RATE = re.compile(r"rate[ _-]?limit|too many requests|tokens per minute", re.IGNORECASE)
+LONGEST_MESSAGE = 600  # characters of what a server said
 
 
 @dataclass(slots=True, frozen=True)
@@ -138,12 +140,14 @@ class Endpoint:
 
     def fail(self, text: str, kind: ErrorKind, **more: Any) -> ModelError:
         """A ModelError whose message starts with the provider's name and holds no secret."""
-        return ModelError(f"{self.name}: {one_line(redact(text, (self.key, *self.secrets)))}", kind, **more)
+        return ModelError(
+            f"{self.name}: {one_line(redact(text, (self.key, *self.secrets)), LONGEST_MESSAGE)}", kind, **more
+        )
 
 
 @dataclass(slots=True)
 class ErrorBody:
-    """What an error body says, whatever its shape: text for people, all text for matching, codes, a status in the body,
+    """Return what an error body says, whatever its shape: text for people, all text for matching, codes, a status in the body,
     and the name of the request, for which the provider's support asks."""
 
     text: str = ""
@@ -283,7 +287,7 @@ def classify(
     if re.fullmatch(r"[\w-]{1,64}", request_id, re.ASCII):
         notes.append(f"request {request_id}")
     if notes:
-        text = f"{one_line(text)} ({', '.join(notes)})"
+        text = f"{one_line(text, LONGEST_MESSAGE)} ({', '.join(notes)})"
     if kind == "authentication":
         source = f"the key in {endpoint.key_env}" if endpoint.key_env else "the key"
         text += f"; check {source}" if endpoint.key else f"; {endpoint.key_env or 'a key'} is not set"

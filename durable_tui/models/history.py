@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.images import placeholder
-from durable_tui.models.json_text import encode, replace_surrogates
+from durable_tui.models.json_text import encode
 from durable_tui.models.provider import Model
 
 EMPTY_OUTPUT = "(no output)"

@@ -64,7 +64,7 @@ class HttpProvider(ABC):
 
     @abstractmethod
     def path(self) -> str:
-        """Where to POST, below the base URL."""
+        """Return the path to POST to, below the base URL."""
 
     @abstractmethod
     def build(self, request: ModelRequest) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class HttpProvider(ABC):
 
     @abstractmethod
     def answer(self, request: ModelRequest) -> Answer:
-        """What puts the answer together."""
+        """Return what puts the answer together."""
 
     def extra_headers(self, request: ModelRequest) -> dict[str, str]:
         """Headers of the protocol beside the key's."""

@@ -198,7 +198,7 @@ def _is_kept(marker: int, content: bytes) -> bool:
 
 
 def _gif_frames(data: bytes) -> int:
-    """How many pictures stand before the trailer."""
+    """Return the number of pictures before the trailer."""
     at = 13 + _gif_table(data[10])
     frames = 0
     while data[at] != 0x3B:

@@ -112,7 +112,7 @@ def too_large(size: int) -> ImageRefused:
 
 
 def check_block(block: Mapping[str, Any]) -> str | None:
-    """Why an image block cannot be sent as it is, None when it can. Nothing is decoded.
+    """Return why an image block cannot be sent as it is, None when it can. Nothing is decoded.
 
     A whole image of up to 8000 pixels a side passes, whoever made it; only what `prepare` makes is fit for everyone.
     """
@@ -149,7 +149,7 @@ def fit(block: Mapping[str, Any]) -> Prepared | None:
 
 
 def placeholder(block: Mapping[str, Any]) -> str:
-    """What a model that sees no images is told in place of one; cheap, and true of any block."""
+    """Return the words for a model that sees no images in place of one; cheap, and true of any block."""
     kind = block.get("mimeType")
     size = _size_of(block.get("data"))
     words = [kind if isinstance(kind, str) and kind else "of unknown type", *([_times(size)] if size else [])]

@@ -4,17 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def replace_surrogates(text: str) -> str:
-    """Halves of a pair that meet are joined; lone ones become U+FFFD."""
-    if _SURROGATE.search(text) is None:
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+from durable_tui.ground.text import replace_surrogates
 
 
 def strict(value: Any) -> Any:

@@ -87,14 +87,14 @@ class Quirks:
         return {"authorization": f"Bearer {key}"} if self.auth == "bearer" else {self.auth: key}
 
     def effort_for(self, model_id: str, level: str) -> str | None:
-        """What a thinking level is called for a model; None when it is not to be sent."""
+        """Return the name of a thinking level for a model; None when it is not to be sent."""
         for effort in self.effort:
             if re.search(effort.models, model_id):
                 return effort.levels.get(level)
         return None
 
     def thinking_for(self, model_id: str) -> Thinking | None:
-        """How a model of the Anthropic protocol is told to think."""
+        """Return how a model of the Anthropic protocol is told to think."""
         return next((thinking for thinking in self.thinking if re.search(thinking.models, model_id)), None)
 
 

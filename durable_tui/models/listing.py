@@ -31,12 +31,12 @@ class Offer:
 
 
 def models_path(api: str, base_url: str) -> str:
-    """Where a provider lists its models, below its base URL (OpenAI and Anthropic: List Models)."""
+    """Return the path of a provider's list of models, below its base URL (OpenAI and Anthropic: List Models)."""
     return "/v1/models" if api == ANTHROPIC and not base_url.rstrip("/").endswith("/v1") else "/models"
 
 
 def reason(info: ProviderInfo, found: Found) -> str:
-    """Why nothing can be had of a server that was asked, "" when it lists models."""
+    """Return why nothing can be had of a server that was asked, "" when it lists models."""
     url = redact(info.base_url or "")
     if found.state == "absent":
         known = KNOWN.get(info.name)

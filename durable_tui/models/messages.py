@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 if TYPE_CHECKING:
@@ -176,9 +176,24 @@ def _unpriced(usage: Usage) -> int:
     return sum(_sums(PARTS, usage).values())
 
 
-def message_text(message: dict[str, Any]) -> str:
-    """The plain text of a message: its text blocks joined by newlines."""
-    content = message.get("content", "")
+def content_text(content: Any, image: Callable[[Mapping[str, Any]], str] | None = None) -> str:
+    """Return a content's text: its text blocks joined by newlines. `image` gives the words that stand for an image.
+
+    What is no block of a content is left out, for a stored one may have come from anywhere.
+    """
     if isinstance(content, str):
         return content
-    return "\n".join(block["text"] for block in content if block.get("type") == "text")
+    texts: list[str] = []
+    for block in content or ():
+        if not isinstance(block, Mapping):
+            continue
+        if block.get("type") == "text":
+            texts.append(str(block.get("text", "")))
+        elif image is not None and block.get("type") == "image":
+            texts.append(image(block))
+    return "\n".join(texts)
+
+
+def message_text(message: Mapping[str, Any]) -> str:
+    """Return the plain text of a message."""
+    return content_text(message.get("content", ""))

@@ -76,7 +76,7 @@ class Models:
         return catalogue.configured(model, entry.models.get(model_id, {}))
 
     def problem(self, name: str) -> str | None:
-        """Why the model `PROVIDER/MODEL` cannot be used, with what to do; None when nothing is known to be wrong."""
+        """Return why `PROVIDER/MODEL` cannot be used, with what to do; None when nothing is known to be wrong."""
         try:
             model = self.resolve(name)
             provider = self.provider(model.provider)
@@ -147,7 +147,7 @@ class Models:
         return None
 
     def listing(self, *, ask: bool = True) -> list[Offer]:
-        """What each provider offers, or why nothing. With `ask` the servers near by are asked, all at once, which takes
+        """Return what each provider offers, or why nothing. With `ask` the servers near by are asked, all at once, which takes
         up to a second; else what they said last time stands. Nothing farther away is asked."""
         if ask:
             self._ask(self._near())

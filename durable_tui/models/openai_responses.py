@@ -6,11 +6,11 @@ A background answer is stored at the provider, which keeps it for polling for ab
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.models.answer import Answer
 from durable_tui.models.failures import classify, retry_after
 from durable_tui.models.http_provider import HttpProvider
@@ -88,7 +88,7 @@ class ResponsesProvider(HttpProvider):
             headers["idempotency-key"] = request.key
         head, raw = await self.call("POST", self.path(), self.build(request), headers)
         value = self._response(raw)
-        handle = {"responseId": value.get("id"), "createdAt": int(time.time() * 1000), "polls": 0}
+        handle = {"responseId": value.get("id"), "createdAt": now_ms(), "polls": 0}
         for event in self._events(request, value, head.headers, handle):
             yield event
 
@@ -102,7 +102,7 @@ class ResponsesProvider(HttpProvider):
     def _events(
         self, request: ModelRequest, value: dict[str, Any], headers: Mapping[str, str], handle: dict[str, Any]
     ) -> list[StreamEvent]:
-        """What follows from a Response: another wait, or the answer's events. Raises ModelError when it has failed."""
+        """Return what follows from a Response: another wait, or the answer's events. Raises ModelError when it failed."""
         if value.get("status") in _UNFINISHED:
             self._path_of(handle)
             return [Deferred(handle, _wait(headers, _polls(handle)))]
@@ -110,7 +110,7 @@ class ResponsesProvider(HttpProvider):
         return [*answer.body(value), *answer.finish()]
 
     def _path_of(self, handle: dict[str, Any]) -> str:
-        """Where an answer is asked for. Raises ModelError for an id that is not fit for a URL."""
+        """Return the path where an answer is asked for. Raises ModelError for an id that is not fit for a URL."""
         id = as_text(handle.get("responseId"))
         if not _ID.fullmatch(id):
             raise self._endpoint.fail(

@@ -39,7 +39,7 @@ class Server:
 
 @dataclass(slots=True, frozen=True)
 class Found:
-    """What asking brought. `models` are ids with their context windows in tokens (None when it is not told).
+    """The outcome of asking. `models` are ids with their context windows in tokens (None when it is not told).
 
     `state`: it lists models; it lists none that chats; nothing accepts connections there; it did not answer in time; it
     is still loading; it wants a key or another one; what answers there is no model server.

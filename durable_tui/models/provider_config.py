@@ -91,7 +91,7 @@ class Entry:
 
     @property
     def server(self) -> probe.Server:
-        """How to ask it for its models."""
+        """Return how to ask it for its models."""
         base, question, query = (self.base_url or "").partition("?")
         url = base.rstrip("/") + models_path(self.api, base) + question + query
         return probe.Server(url, {**self.quirks.key_header(self.key), **self.headers})

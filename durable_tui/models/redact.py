@@ -1,11 +1,9 @@
-"""Secrets and noise kept out of every text a provider hands on."""
+"""Secrets kept out of every text a provider hands on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
-from durable_tui.models.json_text import replace_surrogates
 
 MARK = "***"
 # Words that people put where a server wants some key but checks none; blanking them would only garble messages.
@@ -21,7 +19,6 @@ _PATTERNS = (
     (re.compile(r"(?i)([?&](?:key|api[-_]?key|token|access_token)=)[^\s&\"']+"), r"\1" + MARK),
     (re.compile(r"(?<=://)[^/\s@\"']+@"), MARK + "@"),
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -32,9 +29,3 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for pattern, replacement in _PATTERNS:
         text = pattern.sub(replacement, text)
     return text
-
-
-def one_line(text: str, limit: int = 600) -> str:
-    """For a person: one line without control characters, cut at `limit` characters."""
-    text = replace_surrogates(_CONTROL.sub(" ", text)).strip()
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"

@@ -67,7 +67,7 @@ def build_request(request: ModelRequest, quirks: Quirks, *, background: bool = F
 
 
 def reasons(model: Model, quirks: Quirks) -> bool | None:
-    """Whether a model is known to reason here: its efforts are known. None for a server of which nothing is known."""
+    """Return whether a model is known to reason here, by its efforts; None for a server of which nothing is known."""
     if model.reasoning is False:
         return False
     if any(re.search(effort.models, model.model_id) for effort in quirks.effort):
@@ -76,7 +76,7 @@ def reasons(model: Model, quirks: Quirks) -> bool | None:
 
 
 def included(model: Model, quirks: Quirks) -> list[str]:
-    """What the answer is to hold beside the usual. Models that do not reason refuse to be asked for their reasoning."""
+    """Return what the answer is to hold beside the usual. Models that do not reason refuse to be asked for reasoning."""
     asked = quirks.encrypted_reasoning and (model.reasoning or reasons(model, quirks) is not False)
     return [ENCRYPTED] if asked else []
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.answer import Answer
 from durable_tui.models.call_fragments import Call
 from durable_tui.models.failures import Endpoint, classify
-from durable_tui.models.json_text import as_object, as_objects, as_text, encode, replace_surrogates, strict
+from durable_tui.models.json_text import as_object, as_objects, as_text, encode, strict
 from durable_tui.models.messages import StopReason
 from durable_tui.models.provider import ErrorKind, Finished, ModelRequest, StreamEvent
 from durable_tui.models.responses_request import sendable

@@ -15,11 +15,11 @@ import asyncio
 import hashlib
 import json
 import re
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.models.history import UNSENT
 from durable_tui.models.json_text import encode, strict
 from durable_tui.models.known_providers import SCRIPTED
@@ -107,7 +107,7 @@ def _is_call(call: Any) -> bool:
 
 
 def turn_number(messages: list[dict[str, Any]]) -> int:
-    """How many answers stand since the last user message."""
+    """Return the number of answers since the last user message."""
     count = 0
     for message in reversed(messages):
         if message.get("role") == "user":
@@ -138,7 +138,7 @@ class ScriptedProvider:
         self._loaded: tuple[tuple[int, int], list[Turn]] | None = None
 
     def problem(self, model_id: str) -> str | None:
-        """Why this script cannot be followed, or None."""
+        """Return why this script cannot be followed, or None."""
         try:
             self._script(model_id)
         except ModelError as error:
@@ -206,7 +206,7 @@ class ScriptedProvider:
             "model": request.model.model_id,
             "usage": estimated_usage(prompt, estimate_tokens(blocks)),
             "stopReason": "toolUse" if calls else "stop",
-            "timestamp": int(time.time() * 1000),
+            "timestamp": now_ms(),
         }
 
     def _script(self, model_id: str) -> Script:

@@ -75,7 +75,7 @@ def read_anthropic_usage(raw: Any, model: Model) -> Usage | None:
 
 
 def reported_cost(raw: Mapping[str, Any]) -> float | None:
-    """What a provider's own usage says the answer cost in USD, or None.
+    """Return the cost in USD that a provider's own usage names, or None.
 
     OpenRouter has `cost`, to which comes what one's own key is charged (`is_byok`); xAI has ticks of 10^-10 USD.
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TypeVar, cast
 
 from durable_tui.delta import apply_ops
+from durable_tui.ground.clock import now_ms
 from durable_tui.session.documents import Address, DocumentDefinition, DocumentState
 from durable_tui.session.session_errors import DocumentRefused
 from durable_tui.storage.protocol import Owner
@@ -24,7 +24,7 @@ class CommittedState:
 
     def __init__(self, storage: Owner, now: Callable[[], int] | None = None) -> None:
         self.storage = storage
-        self.now = now or milliseconds
+        self.now = now or now_ms
         self.tasks: dict[int, TaskRecord] = {}
         self.conversations: dict[int, ConversationRecord] = {}
         self.submissions: dict[int, SubmissionRecord] = {}
@@ -91,8 +91,3 @@ class CommittedState:
         if state.version < definition.version and definition.migrate is not None:
             return definition.migrate(state.value, state.version)
         return cast(T, state.value)
-
-
-def milliseconds() -> int:
-    """The wall clock, in milliseconds since 1970 UTC."""
-    return time.time_ns() // 1_000_000

@@ -8,8 +8,10 @@ from pydantic import BaseModel, Field
 
 from durable_tui.agent.extension import ToolCall, ToolResult, tool
 from durable_tui.environment.base import EnvironmentFailed, ProcessResult
+from durable_tui.ground.bounded_text import Limited, Tail
+from durable_tui.ground.text import show_bytes
 from durable_tui.tools.summaries import command_summary
-from durable_tui.tools.text_output import Cleaner, Limited, LiveText, Tail, show_bytes
+from durable_tui.tools.text_output import Cleaner, LiveText
 
 DEFAULT_TIMEOUT = 120.0
 MAX_TIMEOUT = 3600.0
@@ -26,7 +28,7 @@ class BashArguments(BaseModel):
 
 
 class _Output:
-    """What a command writes: to the running call as it comes, and its end for the model."""
+    """The output of a command: to the running call as it comes, and its end for the model."""
 
     def __init__(self, call: ToolCall) -> None:
         self._call = call
@@ -36,7 +38,7 @@ class _Output:
 
     def feed(self, data: bytes, final: bool = False) -> None:
         text = self._cleaner.feed(data, final)
-        self.tail.feed(text)
+        self.tail.append(text)
         shown = self._live.feed(text, final)
         if shown:
             self._call.output(shown)
@@ -88,7 +90,7 @@ def _footer(limited: Limited, result: ProcessResult) -> str:
 
 
 def _verdict(result: ProcessResult, timeout: float) -> list[str]:
-    """How the command ended, as far as the model should know."""
+    """Return notes on how the command ended, as far as the model should know."""
     notes = []
     if result.timed_out:
         notes.append(f"[timed out after {timeout:g} s and was ended; give a larger timeout if it needs longer]")

@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 
 from durable_tui.agent.extension import ToolCall, ToolError, ToolResult, tool
 from durable_tui.environment.base import FileInfo
+from durable_tui.ground.text import show_bytes
 from durable_tui.tools.editing import EditRefused, apply_edits, splice
 from durable_tui.tools.file_diff import Diff, of_replacements
 from durable_tui.tools.paths import find_file, one_writer, show_name
 from durable_tui.tools.summaries import path_summary
-from durable_tui.tools.text_output import show_bytes
 from durable_tui.tools.write import links_note
 
 _LARGEST = 32 << 20
@@ -34,7 +34,7 @@ class EditArguments(BaseModel):
 
 
 def repair(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What models send instead: the list as a JSON text, one edit as an object, or its two texts beside the path."""
+    """Take what models send instead: the list as a JSON text, one edit as an object, or its two texts beside the path."""
     edits = arguments.get("edits")
     if isinstance(edits, str):
         try:

@@ -256,7 +256,7 @@ def _fit(view: _View, match: _Match) -> Replacement:
 
 
 def _positions(text: bytes, needle: bytes) -> list[int]:
-    """Where it stands, overlapping ones too; no more than _MANY."""
+    """Return where it stands, overlapping ones too; no more than _MANY."""
     found: list[int] = []
     at = text.find(needle)
     while at >= 0 and len(found) < _MANY:

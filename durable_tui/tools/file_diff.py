@@ -7,8 +7,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from durable_tui.ground.bounded_text import first_bytes, size
+from durable_tui.ground.text import clean
 from durable_tui.tools.editing import Replacement
-from durable_tui.tools.text_output import clean, first_bytes, size
 
 CONTEXT = 3
 MAX_LINES = 400
@@ -159,7 +160,7 @@ def _rows(sign: str, lines: Sequence[bytes], ends: bool) -> list[str]:
         text = line.decode("utf-8", "replace").removesuffix("\n")
         if text.endswith("\r"):
             text = text[:-1] + ("␍" if ends else "")
-        text = clean(text)
+        text = clean(text.replace("\r", "␍")).replace("\n", " ")  # a row stays one row
         if size(text) > _LINE_BYTES:
             text = first_bytes(text, _LINE_BYTES) + "…"
         rows.append(sign + text)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from durable_tui.agent.extension import ToolError
 from durable_tui.environment.base import Environment, EnvironmentFailed, FileInfo
-from durable_tui.tools.text_output import clean
+from durable_tui.ground.text import clean
 
 _ALIKE = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'})
 
@@ -24,7 +24,7 @@ def _loose(name: str) -> str:
 
 
 async def find_file(environment: Environment, path: str) -> FileInfo:
-    """What is at the path. The exact name comes first; else the only file of the directory whose name looks the same.
+    """Return what is at the path. The exact name comes first; else the only file of the directory whose name looks the same.
 
     Raises ToolError, with near names, when there is none or more than one. Never used for writing.
     """

@@ -9,12 +9,13 @@ from pydantic import BaseModel, Field
 
 from durable_tui.agent.extension import ToolCall, ToolError, ToolResult, tool
 from durable_tui.environment.base import Environment, FileInfo
+from durable_tui.ground.bounded_text import MAX_LINES
+from durable_tui.ground.text import show_bytes
 from durable_tui.models.imagebytes import BEGINNING, SUFFIXES, kind_of
 from durable_tui.models.images import FILE_LIMIT, ImageRefused, prepared, too_large
 from durable_tui.tools.paths import find_file, show_name
 from durable_tui.tools.reading import LineWindow, Shown, binary_kind, footer
 from durable_tui.tools.summaries import read_summary
-from durable_tui.tools.text_output import MAX_LINES, show_bytes
 
 _PIECE = 1 << 20
 _COUNTED = 64 << 20  # beyond so many bytes after the shown lines the rest is not counted

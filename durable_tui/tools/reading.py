@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from durable_tui.ground.bounded_text import MAX_BYTES, MAX_LINES
+from durable_tui.ground.text import show_bytes
 from durable_tui.tools.editing import BOM
-from durable_tui.tools.text_output import MAX_BYTES, MAX_LINES, show_bytes
 
 _SIGNATURES = (
     (b"%PDF-", "a PDF document"),
@@ -19,7 +20,7 @@ _SIGNATURES = (
 
 
 def binary_kind(start: bytes) -> str | None:
-    """What a file is, by the beginning of its content, when it is neither text nor an image; None for text."""
+    """Return what a file is, by its first bytes, when it is neither text nor an image; None for text."""
     for signature, name in _SIGNATURES:
         if start.startswith(signature):
             return name
@@ -136,7 +137,7 @@ class LineWindow:
         self._full = self._cut_line is not None or self._kept_lines >= self._limit
 
     def result(self, complete: bool = True) -> Shown:
-        """What is shown; `complete` says that the whole file was fed."""
+        """Return what is shown; `complete` says that the whole file was fed."""
         self._finish_line()
         data = b"".join(self._kept)
         self.nul = b"\0" in data

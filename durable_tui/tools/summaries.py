@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from durable_tui.tools.text_output import clean
+from durable_tui.ground.text import clean
 
 _LENGTH = 80
 

@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 
 from durable_tui.agent.extension import ToolCall, ToolError, ToolResult, tool
 from durable_tui.environment.base import Environment, FileInfo
+from durable_tui.ground.text import show_bytes
 from durable_tui.tools.editing import EditRefused, to_bytes
 from durable_tui.tools.file_diff import compare
 from durable_tui.tools.paths import one_writer, show_name
 from durable_tui.tools.summaries import path_summary
-from durable_tui.tools.text_output import show_bytes
 
 _COMPARED = 4 << 20  # a larger former content is not compared
 
@@ -48,7 +48,7 @@ async def write(args: WriteArguments, call: ToolCall) -> ToolResult:
 
 
 def links_note(info: FileInfo | None) -> str:
-    """What the model should know about a file with several names: replacing one leaves the others."""
+    """Return a note for the model about a file with several names: replacing one leaves the others."""
     if info is None or info.links < 2:
         return ""
     others = info.links - 1

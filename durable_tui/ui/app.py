@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +13,8 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerState
 
+from durable_tui.ground.clock import now_ms
+from durable_tui.ground.text import one_line
 from durable_tui.host.options import ScreenOptions
 from durable_tui.models.images import ImageRefused
 from durable_tui.ui import garbage
@@ -31,7 +32,6 @@ from durable_tui.ui.place_commands import CommandError
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
 from durable_tui.ui.screens.sessions import NEW, SessionsScreen
-from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.composer import Composer
 from durable_tui.ui.widgets.panel import Panel
 from durable_tui.ui.widgets.transcript import Transcript
@@ -70,7 +70,7 @@ class DurableApp(Appearance):
     ) -> None:
         super().__init__(ascii_only=ascii_only, theme=theme, host=host)
         self.options = options
-        self.now = now or (lambda: int(time.time() * 1000))
+        self.now = now or now_ms
         self._live_clock = now is None
         self._opener = opener or self._open_by_host
         self.session: Session | None = None

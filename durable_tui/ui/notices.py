@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from durable_tui.ui.adapter import words
+from durable_tui.ground.clock import clock
+from durable_tui.ground.text import one_line
 from durable_tui.ui.adapter.header import Header
 from durable_tui.ui.adapter.rows import Row
 from durable_tui.ui.open_session import TOUR
 from durable_tui.ui.text.runs import Run
-from durable_tui.ui.text.safe import one_line
 
 UNASKED = ("Commands the model runs are not asked about first:", "they run at once, and may change files.")
 NO_MODEL = (
@@ -55,7 +55,7 @@ def refusal(error: BaseException, path: Path | None) -> Refusal:
         return Refusal("cannot open", one_line(str(error) or type(error).__name__, 600), rows, False)
     owner = error.owner
     text = f"Process {owner.get('pid', '?')} on {owner.get('host', 'this host')} owns it"
-    text += f", since {words.clock(owner.get('startedAt'))}." if owner.get("startedAt") else "."
+    text += f", since {clock(owner.get('startedAt'))}." if owner.get("startedAt") else "."
     text += " Two would get in each other's way."
     if path is not None:
         rows.insert(0, Row("follow", [("follow", "bold"), ("  read-only, as it grows", "dim")]))

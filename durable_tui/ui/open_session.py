@@ -214,12 +214,12 @@ class ReadOnly:
 async def follow_at(path: Path) -> ReadOnly:
     """Follow a session read-only. Raises what the storage raises."""
     from durable_tui.agent.extension import Registry
-    from durable_tui.host.follow import Followed
+    from durable_tui.host.follow import FollowedSession
     from durable_tui.tools import CodingTools
 
     registry = Registry()
     registry.install(CodingTools)
-    return ReadOnly(await Followed.open(path), path, {}, registry)
+    return ReadOnly(await FollowedSession.open(path), path, {}, registry)
 
 
 async def choose_path(host: Host, options: ScreenOptions) -> Path:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from durable_tui.ground.text import one_line
 from durable_tui.host.host_errors import HostError
 from durable_tui.models.messages import message_text
 from durable_tui.ui.adapter.blocks import source_text
 from durable_tui.ui.screens.dialogs import WhyScreen
-from durable_tui.ui.text.safe import one_line
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp

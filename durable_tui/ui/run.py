@@ -50,7 +50,7 @@ def run_screen(options: ScreenOptions) -> int:
     if message:
         print(f"durable-tui: {message}", file=sys.stderr)
     if app.unsaved.strip():
-        from durable_tui.ui.text.safe import clean
+        from durable_tui.ground.text import clean
 
         print(f"durable-tui: what you wrote could not be saved:\n{clean(app.unsaved)}", file=sys.stderr)
     return status

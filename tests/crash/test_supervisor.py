@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from durable_tui.environment import LocalEnvironment, end_leftovers, find_leftovers
-from tests.tools.fake_call import marked, measure, owner, wait_until
+from tests.tools.fake_call import marked, measure, owner
+from tests.tools.waiting import wait_until
 
 pytestmark = pytest.mark.crash
 

@@ -12,8 +12,9 @@ from durable_tui.agent.extension import Extension, ToolCall, tool
 from durable_tui.models.provider import ModelError
 from tests.scenarios.conftest import Open
 from tests.tools.effects import Text
-from tests.tools.scenario import FAST, codes, wait_until
+from tests.tools.scenario import FAST, codes
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 
 async def test_a01_abort_in_the_wait_before_a_retry(opened: Open) -> None:
@@ -24,7 +25,7 @@ async def test_a01_abort_in_the_wait_before_a_retry(opened: Open) -> None:
     async def waiting() -> bool:
         return "retry" in ((await rig.document("pi.live")) or {}).get("generation", {})
 
-    await wait_until(waiting)
+    await until(waiting)
     start = time.monotonic()
     await rig.root.abort()
     settled = await submission.wait()
@@ -42,7 +43,7 @@ async def test_a01_abort_while_the_model_streams(opened: Open, how: str) -> None
     async def streaming() -> bool:
         return "message" in ((await rig.document("pi.live")) or {}).get("generation", {})
 
-    await wait_until(streaming)
+    await until(streaming)
     await getattr(rig.root, how)()
     settled = await asyncio.wait_for(submission.wait(), 5)
     assert (settled.status, settled.reason) == ("unanswered", "aborted")
@@ -57,8 +58,13 @@ async def test_spec_6_8_a_running_tool_is_cancelled_and_has_its_aborted_result(o
     rig = await opened([call(("gate", {"text": "g"}), ("note", {"text": "n"})), say("done")])
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
-    await wait_until(lambda: "n" in rig.effects.texts("note"))
-    await asyncio.sleep(0.02)
+
+    async def noted() -> bool:
+        return "result note: n" in await rig.transcript() or any(
+            task["state"]["status"] == "terminal" for task in await rig.storage.tasks() if task["kind"] == "pi.tool"
+        )
+
+    await until(noted)
     await rig.root.abort()
     settled = await submission.wait()
     assert (settled.status, settled.reason) == ("unanswered", "aborted")
@@ -108,7 +114,7 @@ async def test_spec_6_8_a_crash_after_the_mark_still_ends_aborted(opened: Open) 
     async def marked() -> bool:
         return any(task["abortRequested"] for task in await rig.storage.live_tasks())
 
-    await wait_until(marked)
+    await until(marked)
     crashing = asyncio.create_task(rig.crash())
     await asyncio.wait({stopping}, timeout=10)
     stopping.cancel()

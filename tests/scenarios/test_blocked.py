@@ -14,8 +14,9 @@ from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.storage.errors import StorageRejected
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import define, finish, gated, install, outcome, record_of, start
-from tests.tools.scenario import Rig, wait_until
+from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import a_while, until
 
 # -- 6.8 -------------------------------------------------------------------------------------------------------------
 
@@ -55,7 +56,7 @@ class Tower:
     async def open(self, opened: Open) -> tuple[Rig, int]:
         rig = await opened([say("x")], extensions=[Extension("tasks", tasks=self.kinds)])
         top = await start(rig, self.kinds[0])
-        await wait_until(lambda: len(rig.harness.inspect()) == 3)
+        await until(lambda: len(rig.harness.inspect()) == 3)
         return rig, top
 
 
@@ -64,7 +65,7 @@ async def test_spec_6_8_abort_handlers_run_bottom_up(opened: Open) -> None:
     rig, top = await tower.open(opened)
     await rig.harness.abort_task(top)
     assert (await record_of(rig, top))["abortRequested"]
-    await asyncio.sleep(0.02)
+    await a_while()
     assert tower.order == [] and len(rig.harness.inspect()) == 3
     with pytest.raises(ValueError, match="cannot own new work"):
         await start(rig, tower.kinds[2], owner=top)
@@ -96,7 +97,7 @@ async def test_spec_6_8_reopened_in_the_middle_of_an_abort(opened: Open, stored:
     if stored == "the end of the lowest":
         tower.release.set()
     await rig.harness.abort_task(top)
-    await wait_until(lambda: dead)
+    await until(lambda: dead)
     await rig.crash()
     before = tower.order
     tower.order = []
@@ -160,7 +161,7 @@ async def test_spec_6_8_a_rejected_abort_is_tried_again_without_haste(opened: Op
 
     rig.storage.commit = commit
     await rig.harness.abort_task(task_id)
-    await asyncio.sleep(0.5)
+    await a_while(0.5)
     assert 1 <= len(calls) <= 3, "a refused abort was repeated in haste"
     refusing = False
     assert (await outcome(rig, task_id))["status"] == "aborted"
@@ -169,8 +170,10 @@ async def test_spec_6_8_a_rejected_abort_is_tried_again_without_haste(opened: Op
 
 async def test_spec_6_8_a_late_result_is_dropped(opened: Open) -> None:
     late: list[str] = []
+    begun = asyncio.Event()
 
     async def stubborn(context: TaskHandle) -> None:
+        begun.set()
         try:
             await asyncio.sleep(3600)
         except asyncio.CancelledError:
@@ -185,8 +188,7 @@ async def test_spec_6_8_a_late_result_is_dropped(opened: Open) -> None:
     kind = define("t.stubborn", one=stubborn)
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind])])
     task_id = await start(rig, kind)
-    await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"])
-    await asyncio.sleep(0.01)
+    await asyncio.wait_for(begun.wait(), 30)
     await rig.harness.abort_task(task_id)
     assert late == ["InvocationEnded"], "abort_task returns when the run invocation is joined"
     assert (await outcome(rig, task_id))["status"] == "aborted"
@@ -226,7 +228,7 @@ async def _blocked(opened: Open, name: str) -> tuple[Rig, int, str]:
         rows = (await rig.harness.recovery())["deaths"][-1]["tasks"]
         return bool("verdict" in rows[-1])
 
-    await wait_until(told)
+    await until(told)
     row = (await rig.harness.recovery())["deaths"][-1]["tasks"][-1]
     assert (row["verdict"], row["detail"]) == ("blocked", reason)
     return rig, made["id"], reason
@@ -275,7 +277,7 @@ async def test_spec_6_9_an_abort_migrates_before_it_runs_the_abort_handler(opene
     old = define("t.kind", version=1, one=gated(asyncio.Event))
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[old])])
     task_id = await start(rig, old)
-    await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"])
+    await until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"])
     new = define("t.kind", version=2, one=finish, abort=abort, migrate=lambda c, v: {**c, "new": True})
     rig.extensions = [Extension("tasks", tasks=[new])]
     await rig.crash()
@@ -294,7 +296,7 @@ async def test_spec_6_9_the_inputs_of_an_orphaned_run_settle_with_its_reason(ope
     rig.extensions = []
     await rig.crash()
     await rig.harness.resume()
-    await wait_until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["task_too_old"])
+    await until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["task_too_old"])
     record = await rig.storage.submission(submission.id)
     assert record["status"] == "placed", "blocked, not lost"
     await rig.root.abort()
@@ -315,7 +317,7 @@ async def test_spec_6_9_an_orphaned_tool_leaves_a_done_slot_and_the_run_goes_on(
     rig.extensions = []
     await rig.crash()
     await rig.harness.resume()
-    await wait_until(lambda: "task_too_old" in [row.get("blocked") for row in rig.harness.inspect()])
+    await until(lambda: "task_too_old" in [row.get("blocked") for row in rig.harness.inspect()])
     tool_id = next(row["id"] for row in rig.harness.inspect() if row["kind"] == "pi.tool")
     await rig.harness.abort_task(tool_id)
     assert (await outcome(rig, tool_id))["status"] == "orphaned"
@@ -359,7 +361,7 @@ async def test_spec_6_10_reloading_hands_over_at_the_next_phase_boundary(opened:
     old = version("old")
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[old])])
     task_id = await start(rig, old)
-    await wait_until(lambda: bool(ran))
+    await until(lambda: bool(ran))
     if change == "replace":
         install(rig, version("new"))
     elif change == "newer":

@@ -12,6 +12,7 @@ from tests.scenarios.conftest import Open
 from tests.tools.invariants import check_history
 from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import turns, until
 
 
 def _script(request: Any, index: int) -> Any:
@@ -33,7 +34,7 @@ def _stop_at(rig: Rig, number: int, moment: str, how: str) -> dict[str, Any]:
             await inner(batch)
         state["stopping"] = asyncio.create_task(getattr(rig.root, how)())
         if moment == "before":
-            await asyncio.sleep(0.002)
+            await turns()
         if moment != "after":
             await inner(batch)
 
@@ -59,8 +60,11 @@ async def test_q01_a_stop_at_any_commit_leaves_each_input_in_exactly_one_state(
         steer = await rig.root.submit("S1", when_busy="steer")
         follow = await rig.root.submit("F1")
         texts = {first.id: "go", steer.id: "S1", follow.id: "F1"}
-        while state["stopping"] is None and (rig.harness.inspect() or await rig.inbox()):
-            await asyncio.sleep(0.001)
+
+        async def stopped_or_over(rig: Rig = rig, state: dict[str, Any] = state) -> bool:
+            return state["stopping"] is not None or not (rig.harness.inspect() or await rig.inbox())
+
+        await until(stopped_or_over)
         if state["stopping"] is not None:
             await asyncio.wait_for(state["stopping"], 10)
         await rig.idle()

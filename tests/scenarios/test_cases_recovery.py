@@ -8,8 +8,9 @@ from typing import Any
 from durable_tui.agent.extension import Extension, ToolCall, tool
 from tests.scenarios.conftest import Open
 from tests.tools.effects import Text
-from tests.tools.scenario import codes, wait_until
+from tests.tools.scenario import codes
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 
 def _user(text: str) -> dict[str, Any]:
@@ -86,7 +87,7 @@ async def test_r02_a_stored_result_is_used_after_the_kill(opened: Open) -> None:
             task["kind"] == "pi.tool" and task["state"]["status"] == "terminal" for task in await rig.storage.tasks()
         )
 
-    await wait_until(stored)
+    await until(stored)
     await rig.crash()
     await rig.harness.resume()
     await rig.idle()
@@ -117,7 +118,7 @@ async def test_r02_a_safe_tool_interrupted_between_effect_and_result_runs_again(
     )
     await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")
-    await wait_until(lambda: looked == ["p"])
+    await until(lambda: looked == ["p"])
     await rig.crash()
     held.set()
     await rig.harness.resume()

@@ -14,8 +14,9 @@ from durable_tui.session.documents import empty_object
 from durable_tui.storage.records import TaskRecord
 from tests.tools.custom_tasks import outcome, record_of
 from tests.tools.effects import Text
-from tests.tools.scenario import Rig, wait_until
+from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 Open = Callable[..., Awaitable[Rig]]
 
@@ -174,7 +175,7 @@ async def test_spec_6_1_a_kind_of_an_extension_recovers_in_each_phase_and_is_tol
 ) -> None:
     rig, reports = await opened([say("x")]), Reports()
     task_id = await _begin(rig, reports)
-    await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["waiting", "running", "running"])
+    await until(lambda: [row["status"] for row in rig.harness.inspect()] == ["waiting", "running", "running"])
     await rig.crash()  # in the phase that waits for its pages
     rig.install(reports.kind, reports.child)
     row = next(row for row in rig.harness.inspect() if row["id"] == task_id)
@@ -190,7 +191,7 @@ async def test_spec_6_1_a_kind_of_an_extension_recovers_in_each_phase_and_is_tol
     reports = Reports()
     second = await _begin(rig, reports)
     reports.written.set()
-    await wait_until(lambda: reports.sent == [second])  # in the phase with the effect
+    await until(lambda: reports.sent == [second])  # in the phase with the effect
     row = next(row for row in rig.harness.inspect() if row["id"] == second)
     assert row["provider"] == "the printer", "who has it now is told as it is of a built-in one"
     await rig.crash()
@@ -209,10 +210,10 @@ async def test_spec_6_9_a_kind_of_an_extension_says_why_it_is_blocked_and_cleans
     rig, reports = await opened([say("x")]), Reports()
     reports.has_paper = False
     task_id = await _begin(rig, reports)
-    await wait_until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["no paper"])
+    await until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["no paper"])
     reports.has_paper = True
     rig.harness._engine.wake()
-    await wait_until(lambda: len(rig.harness.inspect()) == 3)
+    await until(lambda: len(rig.harness.inspect()) == 3)
     assert (await _notes(rig)) == {"open": task_id}
 
     async def broken(task: TaskHandle) -> None:

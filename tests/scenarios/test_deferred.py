@@ -12,8 +12,9 @@ from durable_tui.models.models import Models
 from durable_tui.models.provider import ModelRequest, StreamEvent
 from durable_tui.views.events import Events
 from tests.scenarios.conftest import Open
-from tests.tools.scenario import Rig, codes, wait_until
+from tests.tools.scenario import Rig, codes
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 LONG = 3600.0  # seconds that no test waits for
 
@@ -31,7 +32,7 @@ async def _row(rig: Rig) -> Any:
 async def test_r05_the_same_attempt_is_sent_again_with_the_same_key_before_its_handle_is_stored(opened: Open) -> None:
     rig = await opened([say("made", defer=1, delay=LONG)])
     submission = await rig.root.submit("go", request_id="r")
-    await wait_until(lambda: rig.provider.posts)
+    await until(lambda: rig.provider.posts)
     await rig.crash()
     rig.provider.script = [say("made", defer=1)]
     await rig.harness.resume()
@@ -53,7 +54,7 @@ async def test_spec_9_and_15_once_the_handle_is_stored_recovery_only_polls(opene
         rig.provider.before_poll = lambda _: forever.wait()
     submission = await rig.root.submit("go", request_id="r")
     for death in range(1, 4):
-        await wait_until(lambda: _deferred(rig))
+        await until(lambda: _deferred(rig))
         if asking:
             await rig.provider.wait_polls(death)
         await rig.crash()
@@ -67,7 +68,7 @@ async def test_spec_9_and_15_once_the_handle_is_stored_recovery_only_polls(opene
         async def decided() -> bool:
             return (await _row(rig)).get("verdict") == "resumed"
 
-        await wait_until(decided)
+        await until(decided)
     assert bool(rig.provider.polls) == asking
     await rig.kill()
     rig.provider.before_poll = None
@@ -102,7 +103,7 @@ async def test_spec_9_a_death_between_the_answer_and_its_commit_looks_again(open
 async def test_spec_6_8_a_crash_in_the_abort_cancels_again(opened: Open) -> None:
     rig = await opened([say("made", defer=9, after=LONG)])
     submission = await rig.root.submit("go", request_id="r")
-    await wait_until(lambda: _deferred(rig))
+    await until(lambda: _deferred(rig))
     dead = rig.dies_at(lambda batch, number: any("outcome" in task["state"] for task in batch.tasks))
     await rig.root.stop()
     await asyncio.wait_for(dead.wait(), 10)
@@ -123,11 +124,11 @@ async def test_spec_6_8_a_crash_in_the_abort_cancels_again(opened: Open) -> None
 async def test_a03_a_crash_or_a_close_is_no_abort(opened: Open) -> None:
     rig = await opened([say("made", defer=9, after=LONG)])
     await rig.root.submit("go", request_id="r")
-    await wait_until(lambda: _deferred(rig))
+    await until(lambda: _deferred(rig))
     await rig.close()
     await rig.reopen()
     await rig.harness.resume()
-    await wait_until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
+    await until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
     await rig.crash()
     assert rig.provider.cancels == [] and len(rig.provider.posts) == 1
     await rig.root.abort()
@@ -139,7 +140,7 @@ async def test_a03_a_crash_or_a_close_is_no_abort(opened: Open) -> None:
 async def test_a03_every_way_to_abort_a_waiting_run_cancels_its_answer(opened: Open, how: str) -> None:
     rig = await opened([say("made", defer=9, after=LONG)])
     submission = await rig.root.submit("go")
-    await wait_until(lambda: _deferred(rig))
+    await until(lambda: _deferred(rig))
     if how == "conversation":
         await rig.root.abort()
     elif how == "task":
@@ -199,7 +200,7 @@ async def test_spec_8_4_a_steer_goes_in_after_the_tools_of_an_answer_made_elsewh
 async def test_spec_8_5_a_stop_parks_what_was_queued_meanwhile(opened: Open) -> None:
     rig = await opened([say("made", defer=9, after=LONG)])
     await rig.root.submit("go")
-    await wait_until(lambda: _deferred(rig))
+    await until(lambda: _deferred(rig))
     follow = await rig.root.submit("later")
     await rig.root.stop()
     await rig.idle()
@@ -236,7 +237,7 @@ async def test_spec_9_a_provider_that_is_gone_ends_the_run_in_clear_words(
 ) -> None:
     rig = await opened([say("made", defer=9, after=0.05)])
     submission = await rig.root.submit("go", request_id="r")
-    await wait_until(lambda: _deferred(rig))
+    await until(lambda: _deferred(rig))
     await rig.kill()
     known, rig.provider = rig.provider, models  # type: ignore[assignment]
     await rig.reopen()
@@ -257,7 +258,7 @@ async def test_spec_6_9_a_faulted_run_leaves_no_answer_being_made(opened: Open) 
     rig.provider.resolve = lambda name: found(name + 1)  # type: ignore[method-assign, operator]
     settled = await submission.wait()
     assert settled.reason == "faulted"
-    await wait_until(lambda: rig.provider.cancels)
+    await until(lambda: rig.provider.cancels)
     assert rig.provider.cancels == rig.provider.posts
     del rig.provider.resolve
     await rig.check(idle=True)
@@ -274,7 +275,7 @@ async def test_spec_17_6_the_events_of_an_answer_made_elsewhere(opened: Open) ->
 
     following = asyncio.create_task(follow())
     assert (await (await rig.root.submit("go")).wait()).status == "done"
-    await wait_until(lambda: any(event["type"] == "run_end" for event in seen))
+    await until(lambda: any(event["type"] == "run_end" for event in seen))
     await watch.aclose()
     await following
     kinds = [event["type"] for event in seen if event["type"] not in ("submission", "usage_changed")]
@@ -310,7 +311,7 @@ async def test_spec_9_partials_shown_before_the_provider_defers_are_no_answer(op
     async def partial() -> bool:
         return "message" in ((await rig.document("pi.live")) or {}).get("generation", {})
 
-    await wait_until(partial)
+    await until(partial)
     shown.set()
     assert (await submission.wait()).status == "done"
     assert await rig.transcript() == ["user: go", "ai: made"]
@@ -321,18 +322,18 @@ async def test_spec_6_12_deaths_while_it_waits_are_no_restarts_and_cost_no_other
     """The wait holds no invocation: nothing was at work that could be to blame for a death."""
     rig = await opened([say("made", defer=9, after=LONG)])
     submission = await rig.root.submit("go", request_id="r")
-    await wait_until(lambda: _deferred(rig))
+    await until(lambda: _deferred(rig))
     for _ in range(6):
-        await wait_until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
+        await until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
         await rig.crash()
         await rig.harness.resume()
-    await wait_until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
+    await until(lambda: rig.harness.inspect()[0].get("blocked") == "poll")
     assert "restarts" not in rig.harness.inspect()[0]
 
     async def resumed() -> bool:
         return bool((await _row(rig)).get("verdict") == "resumed")
 
-    await wait_until(resumed)
+    await until(resumed)
     rig.provider.script = [say("made", defer=0)]
     later = 1_700_000_000_000_000
     rig.harness._session.now = lambda: later

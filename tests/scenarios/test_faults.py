@@ -12,8 +12,9 @@ import pytest
 from durable_tui.session import SessionClosed, SessionPoisoned
 from durable_tui.storage.errors import Fenced, StorageRejected, StorageUncertain
 from tests.scenarios.conftest import Open
-from tests.tools.scenario import FAST, Rig, codes, wait_until
+from tests.tools.scenario import FAST, Rig, codes
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import a_while, turns, until
 
 SCRIPT = [
     call(("note", {"text": "a"}), ("peek", {"text": "b"})),
@@ -88,13 +89,13 @@ async def test_d04_a_full_disk_pauses_and_goes_on_when_space_is_back(opened: Ope
         submission = await rig.root.submit("go", request_id="r")
     else:
         waiting = asyncio.create_task(submission.wait())
-        pausing = asyncio.create_task(wait_until(lambda: rig.harness.paused_for_space, 20))
+        pausing = asyncio.create_task(until(lambda: rig.harness.paused_for_space, 20))
         await asyncio.wait({waiting, pausing}, return_when=asyncio.FIRST_COMPLETED)
         pausing.cancel()
         if not waiting.done():
-            await asyncio.sleep(0.05)
+            await until(lambda: rig.provider.active == 0)
             requests, effects = len(rig.provider.requests), len(rig.effects.read())
-            await asyncio.sleep(0.1)
+            await a_while(0.1)
             assert (len(rig.provider.requests), len(rig.effects.read())) == (requests, effects), "it works on unsaved"
             assert problems and problems[-1] and "space" in problems[-1]
             assert rig.harness.session_problem == problems[-1]
@@ -144,7 +145,7 @@ async def test_spec_3_6_an_uncertain_commit_poisons_and_reopening_goes_on(
         await rig.root.submit("more")
     requests = len(rig.provider.requests)
     effects = len(rig.effects.read())
-    await asyncio.sleep(0.05)
+    await a_while()
     assert (len(rig.provider.requests), len(rig.effects.read())) == (requests, effects)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
@@ -189,7 +190,7 @@ async def test_spec_13_closing_rejects_waits_unless_settled(opened: Open) -> Non
     await rig.effects.wait_started("gate")
     waiting = asyncio.create_task(second.wait())
     idle = asyncio.create_task(rig.harness.wait_for_idle())
-    await asyncio.sleep(0.01)
+    await turns()
     await rig.close()
     for task in (waiting, idle):
         with pytest.raises(SessionClosed):

@@ -13,8 +13,9 @@ from durable_tui.agent.documents import LIVE
 from durable_tui.delta import apply_ops
 from durable_tui.engine.flight import fold_to
 from durable_tui.storage.records import StoredRevision
-from tests.tools.scenario import Rig, wait_until
+from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 Open = Callable[..., Awaitable[Rig]]
 CONVERSATION = {"kind": "conversation", "conversationId": 1}
@@ -48,7 +49,7 @@ async def test_spec_5_7_the_last_words_before_a_death_can_be_replayed(opened: Op
         message = live.get("generation", {}).get("message")
         return message["content"][0]["text"] if message else ""
 
-    await wait_until(lambda: _longer(words, 8))
+    await until(lambda: _longer(words, 8))
     await rig.crash()
     last = await rig.document("pi.live")
     rows = await _recording(rig, "pi.live")
@@ -74,7 +75,7 @@ async def test_spec_15_a_death_tells_its_queue_and_its_intents(opened: Open) -> 
     rig = await opened([call(("gate", {"text": "g"}), ("note", {"text": "n"})), say("done")])
     await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started("gate")
-    await wait_until(lambda: rig.effects.texts("note"))
+    await until(lambda: rig.effects.texts("note"))
     await rig.root.submit("x" * 500, when_busy="steer")
     await rig.root.submit("later")
     gate = next(row["id"] for row in rig.harness.inspect() if row["doing"].startswith("gate"))
@@ -96,7 +97,7 @@ async def test_spec_5_7_a_long_answer_writes_a_base_now_and_then_and_keeps_what_
         histories.append(await rig.storage.revisions(document, bases=10))
         return bool((await submission.refresh())["status"] == "done")
 
-    await wait_until(done, 30)
+    await until(done, 30)
     bases = [[revision.seq for revision in history if revision.kind == "base"] for history in histories]
     assert max(map(len, bases)) == 2, "what lies before the base before is dropped"
     assert len({seq for seqs in bases for seq in seqs}) > 3, "bases are written while the answer grows"

@@ -19,8 +19,9 @@ from durable_tui.storage import MemoryStorage
 from durable_tui.tools import CodingTools
 from tests.scenarios.conftest import Open
 from tests.tools import pictures
-from tests.tools.scenario import Rig, codes, wait_until
+from tests.tools.scenario import Rig, codes
 from tests.tools.strict_provider import StrictScripted, call, say
+from tests.tools.waiting import until
 
 GOOD = pictures.plain("PNG", (30, 20))
 WIDE = pictures.plain("PNG", (9000, 40))
@@ -230,7 +231,7 @@ async def test_a_read_cut_off_by_a_death_is_run_again_and_sees_the_image(tmp_pat
     await rig.reopen()
     rig.harness._agent.toolbox.environment = LocalEnvironment.at
     await rig.harness.resume()
-    await wait_until(lambda: len(rig.provider.requests) == 2, 20)
+    await until(lambda: len(rig.provider.requests) == 2, 20)
     await rig.idle()
     assert images_in(await rig.entries()) == [pictures.block(GOOD)]
     await rig.close()

@@ -13,8 +13,9 @@ from durable_tui.agent.extension import Extension
 from durable_tui.engine.task import Handler, TaskDefinition, new_task
 from durable_tui.engine.task_handle import TaskHandle
 from tests.scenarios.conftest import Open
-from tests.tools.scenario import FAST, Rig, wait_until
+from tests.tools.scenario import FAST, Rig
 from tests.tools.strict_provider import say
+from tests.tools.waiting import a_while, until
 
 
 class Lab:
@@ -114,7 +115,7 @@ async def test_a05_an_abort_is_finished_after_a_death_right_behind_its_mark(open
     top = lab.define("top", _parent(lab, leaf, ["l1", "l2"]), abort=lab.noted_abort("top"), after=_after)
     rig = await opened([say("x")], extensions=[lab.extension()])
     task_id = await start(rig, top, "t")
-    await wait_until(lambda: len(lab.log) == 2)
+    await until(lambda: len(lab.log) == 2)
     rig.dies_at(lambda batch, number: number > 1)
     await rig.harness.abort_task(task_id)
     await rig.kill()
@@ -132,7 +133,7 @@ async def test_spec_6_9_a_migration_and_the_reservation_are_one_commit(opened: O
     kind = lab.define("child", lab.held("child"))
     rig = await opened([say("x")], extensions=[lab.extension()], record=True)
     task_id = await start(rig, kind, "a")
-    await wait_until(lambda: len(lab.log) == 1)
+    await until(lambda: len(lab.log) == 1)
     await rig.kill()
 
     async def moved(context: TaskHandle) -> None:
@@ -163,8 +164,8 @@ async def test_spec_6_8_owned_conversations_lose_their_queue_and_end_first(opene
     kind = lab.define("delegate", run, abort=lab.noted_abort("delegate"))
     rig = await opened([say("slow", delay=60)], extensions=[lab.extension()])
     task_id = await start(rig, kind, "d")
-    await wait_until(lambda: len(lab.log) == 1)
-    await wait_until(lambda: len(rig.provider.requests) == 1)
+    await until(lambda: len(lab.log) == 1)
+    await until(lambda: len(rig.provider.requests) == 1)
     child = rig.harness.conversation(int(lab.log[0]))
     assert (await rig.storage.task(task_id))["state"]["status"] == "completing"
     assert not rig.harness.idle
@@ -182,15 +183,15 @@ async def test_spec_6_11_two_deaths_start_recovered_tasks_one_at_a_time(opened: 
     kind = lab.define("child", lab.held("child"))
     rig = await opened([say("x")], extensions=[lab.extension()], settings=dataclasses.replace(FAST, restart_limit=9))
     tasks = [await start(rig, kind, name) for name in "abc"]
-    await wait_until(lambda: len(lab.log) == 3)
+    await until(lambda: len(lab.log) == 3)
     for death in range(1, 5):
         await rig.kill()
         lab.log.clear()
         await rig.reopen()
         await rig.harness.resume()
         expected = ["child a runs", "child b runs", "child c runs"] if death == 1 else ["child a runs"]
-        await wait_until(lambda: lab.log)
-        await asyncio.sleep(0.03)
+        await until(lambda expected=expected: len(lab.log) >= len(expected))
+        await a_while()
         assert lab.log == expected, "the innocent wait while the first proves itself"
     assert [row.get("restarts", 0) for row in rig.harness.inspect()] == [4, 2, 2]
     for name in "abc":

@@ -364,7 +364,7 @@ def recovery_of(scenario: Scenario) -> Drive:
     return drive
 
 
-async def _recover(
+async def recover(
     scenario: Scenario, batches: Sequence[Batch], earlier: Sequence[Effect], owners: Sequence[OwnerRow]
 ) -> Recorded:
     storage = MemoryStorage.from_batches(batches, owners=owners, record=True)
@@ -390,7 +390,7 @@ async def every_prefix(scenario: Scenario, whole: Recorded, *, stride: int) -> i
                 continue
             where = f"{scenario.name}, killed after commit {length}{' and the effect after it' if late else ''}"
             try:
-                first = await _recover(scenario, whole.batches[:length], earlier, whole.owners)
+                first = await recover(scenario, whole.batches[:length], earlier, whole.owners)
             except (AssertionError, TimeoutError) as error:
                 raise AssertionError(f"{where}: {error!r}") from error
             recoveries += 1
@@ -400,7 +400,7 @@ async def every_prefix(scenario: Scenario, whole: Recorded, *, stride: int) -> i
                 more = [*earlier, *first.happened(inner, late=True)]
                 both = [*whole.batches[:length], *first.batches[:inner]]
                 try:
-                    await _recover(scenario, both, more, first.owners)
+                    await recover(scenario, both, more, first.owners)
                 except (AssertionError, TimeoutError) as error:
                     raise AssertionError(f"{where}, then after {inner} commits of its recovery: {error!r}") from error
                 recoveries += 1

@@ -11,8 +11,9 @@ import pytest
 from durable_tui.models.provider import ModelError
 from durable_tui.storage.errors import StorageRejected
 from tests.scenarios.conftest import Open
-from tests.tools.scenario import FAST, Rig, codes, wait_until
+from tests.tools.scenario import FAST, Rig, codes
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import a_while, until
 
 
 async def _rows(rig: Rig, death: int = -1) -> list[Any]:
@@ -28,7 +29,7 @@ async def _killed_in(opened: Open, *calls: Any, tool: str, count: int = 1, answe
     rig = await opened([call(*calls), say(answer)])
     await rig.root.submit("go", request_id="r")
     await rig.effects.wait_started(tool, count)
-    await wait_until(lambda: len(rig.effects.read()) >= count)
+    await until(lambda: len(rig.effects.read()) >= count)
     await rig.crash()
     return rig
 
@@ -66,7 +67,7 @@ async def test_r02_a_safe_tool_runs_again(opened: Open) -> None:
     rig.effects.after = hang
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
-    await wait_until(stop.is_set)
+    await until(stop.is_set)
     await rig.crash()
     rig.effects.after = None
     await rig.harness.resume()
@@ -83,7 +84,7 @@ async def test_spec_10_the_partial_output_of_an_interrupted_tool_is_kept(opened:
         slots = (await rig.document("pi.live") or {}).get("tools", [])
         return bool(slots and "line 1" in slots[0].get("output", ""))
 
-    await wait_until(shown)
+    await until(shown)
     await rig.crash()
     await rig.harness.resume()
     await rig.idle()
@@ -177,7 +178,7 @@ async def test_r09_killed_while_streaming(opened: Open, deltas: int) -> None:
         content = (live.get("generation", {}).get("message") or {}).get("content", [])
         return sum(len(block.get("text", "")) for block in content) >= deltas
 
-    await wait_until(streamed)
+    await until(streamed)
     await rig.crash()
     row = (await _rows(rig))[0]
     assert (row["kind"], row["phase"]) == ("pi.generation", "request")
@@ -205,7 +206,7 @@ async def test_r06_the_attempt_and_its_time_survive(opened: Open) -> None:
         live = await rig.document("pi.live") or {}
         return bool(live.get("generation", {}).get("retry")) and len(rig.provider.requests) == 2
 
-    await wait_until(waiting)
+    await until(waiting)
     before = (await rig.document("pi.live"))["generation"]
     await rig.crash()
     assert (await rig.document("pi.live"))["generation"]["retry"]["at"] == before["retry"]["at"]
@@ -374,7 +375,7 @@ async def test_spec_7_reading_and_watching_start_nothing(opened: Open) -> None:
         assert frame.value["run"]
         break
     await rig.root.entries()
-    await asyncio.sleep(0.05)
+    await a_while()
     assert len(rig.provider.requests) == requests
     assert all("verdict" not in row for row in await _rows(rig))
     await rig.check()
@@ -392,10 +393,10 @@ async def test_spec_6_11_five_deaths_in_one_step_park_the_task(opened: Open) -> 
         await rig.harness.resume()
         if death < 4:
             await rig.provider.wait_requests(death + 2)
-    await asyncio.sleep(0.05)
+    await until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["restart_limit"])
+    await a_while()
     assert len(rig.provider.requests) == 5, "over the limit nothing is sent"
     rows = rig.harness.inspect()
-    assert [row.get("blocked") for row in rows] == ["restart_limit"]
     assert (await _rows(rig))[-1]["verdict"] == "gaveUp"
     assert (await rig.storage.submission(submission.id))["status"] == "placed"
     rig.provider.script = [say("at last")]

@@ -19,8 +19,9 @@ from durable_tui.storage.errors import StorageRejected
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import define, finish, gated, outcome, start
 from tests.tools.effects import Text
-from tests.tools.scenario import FAST, Rig, codes, wait_until
+from tests.tools.scenario import FAST, Rig, codes
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import a_while, turns, until
 
 
 async def _deaths(rig: Rig) -> list[Any]:
@@ -56,7 +57,7 @@ class Deadly:
     async def die(self, rig: Rig, times: int) -> None:
         """Die so often in the phase; afterwards the session is open and scheduling."""
         for _ in range(times):
-            await wait_until(lambda before=self.begun: self.begun > before or self._parked(rig))
+            await until(lambda before=self.begun: self.begun > before or self._parked(rig))
             await rig.crash()
             await rig.harness.resume()
 
@@ -72,7 +73,7 @@ async def _parked(opened: Open, **options: Any) -> tuple[Rig, Deadly, int]:
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[deadly.kind])], **options)
     task_id = await start(rig, deadly.kind)
     await deadly.die(rig, 5)
-    await wait_until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["restart_limit"])
+    await until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["restart_limit"])
     return rig, deadly, task_id
 
 
@@ -110,7 +111,7 @@ async def test_spec_6_11_what_is_parked_waits_for_a_person_over_clean_reopens(op
     await rig.close()
     await rig.reopen()
     await rig.harness.resume()
-    await asyncio.sleep(0.05)
+    await a_while()
     assert [row["blocked"] for row in rig.harness.inspect()] == ["restart_limit"] and deadly.begun == begun
     assert len(await _deaths(rig)) == 5
     await rig.crash()
@@ -120,7 +121,7 @@ async def test_spec_6_11_what_is_parked_waits_for_a_person_over_clean_reopens(op
         row = (await _deaths(rig))[-1]["tasks"][0]
         return (row.get("verdict"), row.get("rule")) == ("gaveUp", "6.11")
 
-    await wait_until(told)
+    await until(told)
     assert (await rig.storage.task(task_id))["restarts"] == 5, "it was not running"
     deadly.leave = True
     await rig.harness.retry_task(task_id)
@@ -145,9 +146,9 @@ async def test_spec_6_11_a_changed_checkpoint_or_a_clean_close_clears_the_count(
         async def advanced() -> bool:
             return (await rig.storage.task(task_id))["state"]["checkpoint"]["phase"] == "two"
 
-        await wait_until(advanced)
+        await until(advanced)
     else:
-        await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"])
+        await until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"])
         await rig.close()
         await rig.reopen()
     assert "restarts" not in await rig.storage.task(task_id)
@@ -174,7 +175,7 @@ async def test_spec_6_11_the_inputs_of_a_parked_run_stay_placed_and_settle_on_ab
         await rig.provider.wait_requests(death + 1)
         await rig.crash()
         await rig.harness.resume()
-    await wait_until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["restart_limit"])
+    await until(lambda: [row.get("blocked") for row in rig.harness.inspect()] == ["restart_limit"])
     assert (await rig.storage.submission(submission.id))["status"] == "placed"
     await rig.root.abort()
     record = await rig.storage.submission(submission.id)
@@ -187,6 +188,7 @@ async def test_spec_6_11_the_inputs_of_a_parked_run_stay_placed_and_settle_on_ab
 async def test_spec_6_11_from_the_second_death_on_recovered_tasks_start_one_at_a_time(
     opened: Open, deaths: int
 ) -> None:
+    expected = 1 if deaths == 2 else 6
     together: list[int] = []
     active: set[int] = set()
     dying = True
@@ -195,7 +197,10 @@ async def test_spec_6_11_from_the_second_death_on_recovered_tasks_start_one_at_a
         active.add(context.id)
         together.append(len(active))
         try:
-            await asyncio.sleep(3600 if dying else 0.01)
+            if dying:
+                await asyncio.sleep(3600)
+            await until(lambda: max(together) == expected)  # until those that may start with it have
+            await turns()  # and so has one that may not
         finally:
             active.discard(context.id)
         async with context.commit() as tx:
@@ -204,7 +209,7 @@ async def test_spec_6_11_from_the_second_death_on_recovered_tasks_start_one_at_a
     kind = define("t.many", one=one, two=finish)
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind])])
     tasks = [await start(rig, kind) for _ in range(6)]
-    await wait_until(lambda: len(active) == 6)
+    await until(lambda: len(active) == 6)
     for death in range(deaths):
         await rig.kill()
         together.clear()
@@ -212,10 +217,10 @@ async def test_spec_6_11_from_the_second_death_on_recovered_tasks_start_one_at_a
         await rig.reopen()
         if dying:
             await rig.harness.resume()
-            await wait_until(lambda: len(active) == 6)
+            await until(lambda: len(active) == 6)
     for task_id in tasks:
         assert (await outcome(rig, task_id))["status"] == "completed"
-    assert max(together) == (1 if deaths == 2 else 6) and len(together) == 6
+    assert max(together) == expected and len(together) == 6
     await rig.check(idle=True)
 
 
@@ -225,17 +230,24 @@ async def test_spec_6_11_the_innocent_are_not_parked_with_the_guilty(opened: Ope
     innocents = define("t.innocent", one=finish)
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[guilty.kind, innocents])])
     hold = asyncio.Event()
-    slow = define("t.slow", one=gated(lambda: hold))
+    begun: list[int] = []
+
+    async def slowly(context: TaskHandle) -> None:
+        begun.append(context.id)
+        await gated(lambda: hold)(context)
+
+    slow = define("t.slow", one=slowly)
     rig.extensions[0] = Extension("tasks", tasks=[guilty.kind, innocents, slow])
     rig.harness._agent.toolbox.registry.install(rig.extensions[0])
     guilty_id = await start(rig, guilty.kind)
     others = [await start(rig, slow) for _ in range(4)]
-    await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"] * 5)
+    await until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"] * 5)
     for _ in range(5):
         await rig.crash()
+        before = guilty.begun + len(begun)
         await rig.harness.resume()
-        await wait_until(lambda before=guilty.begun: guilty.begun >= before)
-        await asyncio.sleep(0.01)
+        await until(lambda before=before: guilty.begun + len(begun) > before)
+        await turns()
     counts = [(await rig.storage.task(task_id)).get("restarts", 0) for task_id in others]
     assert (await rig.storage.task(guilty_id))["restarts"] == 5 and max(counts) < 5
     hold.set()
@@ -254,7 +266,7 @@ async def test_spec_6_11_a_session_whose_opens_keep_dying_opens_paused(opened: O
     assert rig.harness.paused_reason is None, "the first of the last five did something"
     await rig.crash()
     assert rig.harness.paused_reason is not None and "died" in rig.harness.paused_reason
-    await asyncio.sleep(0.02)
+    await a_while()
     assert len(rig.provider.requests) == 1 and "restart_limit" not in str(rig.harness.inspect())
     rig.provider.script = [say("at last")]
     waiting = await rig.root.submit("and then")  # asking for something is a decision to go on, as `resume` is
@@ -274,7 +286,7 @@ async def test_spec_15_the_report_names_who_died(opened: Open) -> None:
     rig = await opened([call(("gate", {"text": "g"})), say("done")])
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
-    await asyncio.sleep(0.02)
+    await until(lambda: [row["status"] for row in rig.harness.inspect()] == ["waiting", "running"])
     last = (await rig.storage.commits(reverse=True, limit=1))[0]
     owner = (await rig.storage.owners())[-1]
     await rig.crash()
@@ -344,7 +356,7 @@ async def test_spec_15_verdicts_of_reservations(
         ("safe", "safe", True, "rerun"),
         ("safe", "unsafe", True, "interrupted"),
         ("unsafe", "safe", True, "interrupted"),
-        ("safe", "verify", True, "interrupted"),
+        ("verify", "safe", True, "interrupted"),
         ("safe", None, True, "interrupted"),
         ("safe", "safe", False, "interrupted"),
     ],
@@ -356,7 +368,7 @@ async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_
     hang = True
 
     def policy(replay: Any) -> Extension:
-        @tool(replay=replay)
+        @tool(replay="unsafe")
         async def probe(args: Text, call: ToolCall) -> str:
             """Look."""
             ran.append(replay)
@@ -364,6 +376,7 @@ async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_
             await asyncio.sleep(3600 if hang else 0)
             return "seen"
 
+        object.__setattr__(probe, "replay", replay)  # past the check: "verify" is only found in old sessions
         return Extension("probing", tools=[probe])
 
     rig = await opened([call(("probe", {"text": "p"})), say("done")], extensions=[policy(stored)], record=True)
@@ -373,7 +386,7 @@ async def test_spec_10_the_stricter_policy_decides_and_the_former_owner_must_be_
         slots = (await rig.document("pi.live") or {}).get("tools", [])
         return bool(slots and slots[0].get("output"))
 
-    await wait_until(shown)
+    await until(shown)
     await rig.kill()
     hang = False
     rig.extensions = [] if current is None else [policy(current)]
@@ -427,8 +440,8 @@ async def test_spec_15_the_other_verdicts(opened: Open) -> None:
     async def retrying() -> bool:
         return "retry" in (await rig.document("pi.live")).get("generation", {})
 
-    await wait_until(retrying)
-    await wait_until(
+    await until(retrying)
+    await until(
         lambda: (
             sorted(row["status"] for row in rig.harness.inspect())
             == ["completing", "pending", "running", "running", "running", "waiting"]
@@ -446,7 +459,7 @@ async def test_spec_15_the_other_verdicts(opened: Open) -> None:
     ids["retry"] = next(row["taskId"] for row in (await _deaths(rig))[-1]["tasks"] if row["kind"] == "pi.generation")
     hold.set()
     await rig.harness.resume()
-    await wait_until(lambda: {row["kind"] for row in rig.harness.inspect()} == {"pi.generation", "t.gone"})
+    await until(lambda: {row["kind"] for row in rig.harness.inspect()} == {"pi.generation", "t.gone"})
     await rig.root.abort()
     found = await _verdicts(rig)
     assert {name: found[task_id] for name, task_id in ids.items()} == {
@@ -550,7 +563,7 @@ async def test_spec_15_a_phrase_that_raises_keeps_nothing_from_opening(opened: O
     )
     await start(rig, kind)
     await rig.root.submit("go")
-    await wait_until(lambda: len(rig.harness.inspect()) == 3)
+    await until(lambda: len(rig.harness.inspect()) == 3)
     await rig.crash()
     rows = {row["kind"]: row["doing"] for row in (await _deaths(rig))[-1]["tasks"]}
     assert rows["t.mute"].startswith("t.mute") and rows["pi.tool"].startswith("mute")

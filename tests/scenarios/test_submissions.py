@@ -11,8 +11,9 @@ from durable_tui import ConversationBusy
 from durable_tui.agent.settings import Settings
 from durable_tui.models.provider import ModelError
 from tests.scenarios.conftest import Open
-from tests.tools.scenario import Rig, describe, wait_until
+from tests.tools.scenario import Rig, describe
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 
 def echo(request: object, index: int) -> object:
@@ -181,7 +182,7 @@ async def test_q04_results_stay_together_and_other_messages_follow_in_order(open
     rig = await opened([call(("note", {"text": "a"}), ("gate", {"text": "g"})), say("done")])
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
-    await wait_until(lambda: rig.effects.texts("note") == ["a"])
+    await until(lambda: rig.effects.texts("note") == ["a"])
     await rig.root.submit("steer", when_busy="steer")
     await rig.root.write("pi.user", model=[{"role": "user", "content": "note", "timestamp": 1}])
     rig.effects.gate("g").set()
@@ -466,7 +467,6 @@ async def test_q10_a_follow_up_typed_while_streaming_sorts_after_the_answer(open
     rig = await opened([say("answer A", chunks=8, pace=0.01), say("answer F")])
     await rig.root.submit("first")
     await rig.provider.wait_requests(1)
-    await asyncio.sleep(0.02)
     follow = await rig.root.submit("F1")
     queued_at = (await rig.storage.commits(reverse=True, limit=1))[0].at
     await rig.idle()

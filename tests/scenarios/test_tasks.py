@@ -16,8 +16,9 @@ from durable_tui.session.documents import empty_object
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import define, finish, gated, outcome, record_of, start
 from tests.tools.effects import Text
-from tests.tools.scenario import Rig, text_of, wait_until
+from tests.tools.scenario import Rig, text_of
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import a_while, until
 
 # -- 6.3 -------------------------------------------------------------------------------------------------------------
 
@@ -130,7 +131,7 @@ async def test_spec_6_4_the_first_memo_wins_over_checkpoints_and_reopening(opene
     async def second() -> bool:
         return bool((await record_of(rig, task_id))["state"].get("checkpoint", {}).get("phase") == "two")
 
-    await wait_until(second)
+    await until(second)
     await rig.crash()
     assert (await record_of(rig, task_id))["memos"] == {"token": {"n": 1}}
     gate.set()
@@ -176,7 +177,7 @@ async def test_spec_6_7_an_outcome_is_held_while_owned_work_lives_and_no_more_co
     kind = define("t.parent", one=parent)
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind, child])])
     task_id = await start(rig, kind)
-    await wait_until(lambda: bool(ran))
+    await until(lambda: bool(ran))
     record = await record_of(rig, task_id)
     assert record["state"] == {"status": "completing", "outcome": {"status": "completed", "result": "held"}}
     assert [row["status"] for row in rig.harness.inspect()] == ["completing", "running"]
@@ -219,8 +220,8 @@ async def test_spec_6_7_who_waits_for_a_held_task_wakes_only_after_its_last_comm
     child = define("t.child", one=gated(lambda: gate))
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind, held, child])])
     task_id = await start(rig, kind)
-    await wait_until(lambda: [row["status"] for row in rig.harness.inspect()] == ["waiting", "completing", "running"])
-    await asyncio.sleep(0.02)
+    await until(lambda: [row["status"] for row in rig.harness.inspect()] == ["waiting", "completing", "running"])
+    await a_while()
     assert seen == [], "it woke while the work of the one it waits for went on"
     gate.set()
     await outcome(rig, task_id)
@@ -279,7 +280,7 @@ async def test_spec_6_7_a_completed_call_is_held_while_its_conversation_works(op
     async def held() -> bool:
         return any(task["state"]["status"] == "completing" for task in await rig.storage.live_tasks())
 
-    await wait_until(held)
+    await until(held)
     assert (await submission.refresh())["status"] == "placed" and len(rig.provider.requests) == 2
     assert not rig.harness.idle and not rig.harness.conversation(made[0]).idle
     hold.set()
@@ -348,7 +349,7 @@ async def test_spec_6_6_all_settled_waits_for_all_whatever_they_come_to(opened: 
     async def two_ended() -> bool:
         return len([t for t in await rig.storage.tasks() if t["state"]["status"] == "terminal"]) == 2
 
-    await wait_until(two_ended)
+    await until(two_ended)
     row = next(row for row in rig.harness.inspect() if row["id"] == task_id)
     assert row["status"] == "waiting" and row["waitingOn"] == family.children
     family.gate.set()
@@ -483,7 +484,7 @@ async def test_spec_6_6_all_settled_may_wait_for_what_it_does_not_own(opened: Op
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind, held])])
     ids.append(await start(rig, held))
     waiting = await start(rig, kind)
-    await wait_until(lambda: any(row["status"] == "waiting" for row in rig.harness.inspect()))
+    await until(lambda: any(row["status"] == "waiting" for row in rig.harness.inspect()))
     await rig.crash()
     gate.set()
     assert (await outcome(rig, waiting))["status"] == "completed"

@@ -14,6 +14,7 @@ from tests.scenarios.conftest import Open
 from tests.tools.folding import fold
 from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 
 def _plain(value: Any) -> Any:
@@ -45,6 +46,17 @@ class Follower:
             assert json.dumps(self.value, sort_keys=True) == json.dumps(_plain(frame.value), sort_keys=True)
             self.seqs.append(frame.seq)
 
+    async def caught_up(self, entries: list[Any]) -> None:
+        """Until it has seen the last of these entries, and the end of the run."""
+        await until(lambda: self.value and "run" not in self.value and self._last_entry() == entries[-1]["id"])
+
+    def _last_entry(self) -> Any:
+        return self.value["entries"][-1]["id"] if self.value["entries"] else None
+
+    def phases(self) -> list[str | None]:
+        """The phases of the tasks watched."""
+        return [row.get("phase") for row in self.value["tasks"]] if self.value else []
+
 
 async def _ended(task: asyncio.Task[None]) -> None:
     """End a follower; whatever it tripped over is raised."""
@@ -68,7 +80,7 @@ async def test_spec_13_the_view_and_the_ops_agree_through_a_whole_run(opened: Op
     await rig.root.submit("go")
     await rig.root.submit("then")
     await rig.idle()
-    await asyncio.sleep(0.05)
+    await follower.caught_up(await rig.entries())
     await _ended(following)
     assert follower.whole == 1 and len(follower.seqs) > 8
     assert all(later > earlier for earlier, later in zip(follower.seqs, follower.seqs[1:], strict=False))
@@ -99,7 +111,8 @@ async def test_s07_snapshot_plus_changes_is_the_final_state_however_late(backend
 
     await asyncio.gather(writer(), joiner())
     await rig.idle()
-    await asyncio.sleep(0.2)
+    for follower in followers:
+        await follower.caught_up(await rig.entries())
     final = [entry["id"] for entry in await rig.entries()]
     for task in following:
         task.cancel()
@@ -140,7 +153,7 @@ async def test_spec_13_a_raising_consumer_ends_only_its_own_watch(opened: Open) 
     assert isinstance(tasks[0].exception(), ValueError)
     rig.effects.gate("g").set()
     assert (await submission.wait()).status == "done"
-    await asyncio.sleep(0.02)
+    await careful.caught_up(await rig.entries())
     await _ended(tasks[1])
     assert careful.value["entries"][-1]["kind"] == "pi.assistant"
     await rig.check(idle=True)
@@ -152,7 +165,7 @@ async def test_spec_13_the_task_watch_follows_and_explains(opened: Open) -> None
     following = asyncio.create_task(follower.follow())
     submission = await rig.root.submit("go")
     await rig.effects.wait_started("gate")
-    await asyncio.sleep(0.02)
+    await until(lambda: "execute" in follower.phases())
     rows = {row["kind"]: row for row in follower.value["tasks"]}
     assert rows["pi.generation"]["status"] == "waiting"
     assert rows["pi.generation"]["waitingOn"] == [rows["pi.tool"]["id"]]
@@ -160,9 +173,8 @@ async def test_spec_13_the_task_watch_follows_and_explains(opened: Open) -> None
     rig.effects.gate("g").set()
     await submission.wait()
     await rig.idle()
-    await asyncio.sleep(0.02)
+    await until(lambda: all(row["status"] == "terminal" for row in follower.value["tasks"]))
     await _ended(following)
-    assert all(row["status"] == "terminal" for row in follower.value["tasks"])
     await rig.check(idle=True)
 
 

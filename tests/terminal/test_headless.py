@@ -125,6 +125,16 @@ def test_l03_every_stdout_line_is_json_whatever_else_writes_to_stdout(home: Home
     assert text.stdout == "It is done.\n"
 
 
+@pytest.mark.parametrize("command", ["run", "resume"])
+def test_a_key_of_the_configuration_that_does_nothing_is_told_once(home: Home, command: str) -> None:
+    home.run("run", "--session", str(home.session), "go")
+    home.write(QUICK, extra="[settings]\ncompaction = {enabled = true}")
+    ended = home.run(*(["run", "go"] if command == "run" else ["resume", str(home.session), str(home.session)]))
+    assert ended.status == 0, ended
+    [line] = [line for line in ended.stderr.splitlines() if "compaction" in line]
+    assert f"{home.home / 'config.toml'}, line " in line and "settings.compaction: has no effect yet" in line
+
+
 @pytest.mark.parametrize("words", [["run", "--json", "--bad"], ["run", "--json", "--session", "nobody", "x"]])
 def test_l03_a_failure_before_the_start_is_one_json_line_and_status_2(home: Home, words: list[str]) -> None:
     ended = home.run(*words)

@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from durable_tui.agent.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
+from tests.tools.waiting import until
 
 #: Tools that must never have more than one effect a task.
 UNSAFE = frozenset({"note", "slow", "boom", "seq", "gate", "talk", "stubborn", "after", "step", "delegate"})
@@ -79,19 +80,12 @@ class Effects:
         return self.gates.setdefault(name, asyncio.Event())
 
     async def wait_started(self, name: str, count: int = 1) -> None:
-        """Until a tool has begun `count` times. Ten seconds at most."""
-        async with asyncio.timeout(10):
-            await until(lambda: self.started.count(name) >= count)
+        """Until a tool has begun `count` times."""
+        await until(lambda: self.started.count(name) >= count)
 
     def extension(self) -> Extension:
         """The tools as an extension called `effects`."""
         return Extension("effects", tools=_tools(self))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Look every millisecond: what is waited for happens in code that knows no test. Bound it with a timeout."""
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 class Text(BaseModel):

@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -129,13 +127,3 @@ def measure(folder: Path, command: str) -> dict[str, Any]:
     out, _ = owner("measure", str(folder), command).communicate(timeout=300)
     found: dict[str, Any] = json.loads(out)
     return found
-
-
-def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Look again and again, for so long at most."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True

@@ -228,15 +228,3 @@ async def derived(conversation: Conversation) -> list[str]:
     model = Model("strict", "m", "scripted")
     request = ModelRequest(model, "", await conversation.context())
     return [line for line in judge(request, sendable=False) if "has no message" not in line]
-
-
-async def wait_until(condition: Callable[[], Any], seconds: float = 10) -> None:
-    """Until a condition (plain or awaitable) holds."""
-    async with asyncio.timeout(seconds):
-        while True:
-            value = condition()
-            if asyncio.iscoroutine(value):
-                value = await value
-            if value:
-                return
-            await asyncio.sleep(0.001)

@@ -34,9 +34,9 @@ from durable_tui.storage.records import OwnerRow
 from durable_tui.storage.sqlite import opening as opening_module
 from durable_tui.storage.sqlite import store as store_module
 from durable_tui.tools import CodingTools
-from tests.tools.scenario import wait_until
 from tests.tools.strict_provider import Script, StrictScripted, Turn
 from tests.tools.ui_fakes import ANSWERED
+from tests.tools.waiting import until
 
 START = 1_789_987_260_000  # 2026-09-21 10:41:00 UTC, in milliseconds
 CWD = "/home/me/src/app"
@@ -304,7 +304,7 @@ class Stage:
             seen = self.harness.seq
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        await wait_until(condition, 20)
+        await until(condition, 20)
 
     def opened(self, *, warnings: tuple[str, ...] = ()) -> Opened:
         model = self.agent["model"]

@@ -27,8 +27,8 @@ from durable_tui.models.provider import (
     ModelRequest,
     StreamEvent,
 )
-from tests.tools.effects import until
 from tests.tools.strict import check_anthropic, check_neutral, check_openai, check_responses
+from tests.tools.waiting import until
 
 
 @dataclass(slots=True)
@@ -211,14 +211,12 @@ class StrictScripted:
         self.closed = True
 
     async def wait_requests(self, count: int) -> None:
-        """Until `count` requests were made. Ten seconds at most."""
-        async with asyncio.timeout(10):
-            await until(lambda: len(self.requests) >= count)
+        """Until `count` requests were made."""
+        await until(lambda: len(self.requests) >= count)
 
     async def wait_polls(self, count: int) -> None:
-        """Until `count` looks for a deferred answer were made. Ten seconds at most."""
-        async with asyncio.timeout(10):
-            await until(lambda: len(self.polls) >= count)
+        """Until `count` looks for a deferred answer were made."""
+        await until(lambda: len(self.polls) >= count)
 
     async def _turn(self, request: ModelRequest) -> Turn:
         index = turn_index(request)

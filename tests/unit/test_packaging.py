@@ -52,6 +52,15 @@ def test_the_readme_holds_two_commands_that_stand_alone() -> None:
     assert all("~/.venvs/" in command for command in commands), "an environment has no place in the tree"
 
 
+def test_every_tool_of_the_tests_has_its_line() -> None:
+    text = (ROOT / "tests/tools/README.md").read_text()
+    named = {*re.findall(r"([a-z_]+\.(?:py|c))\b", text)} | {
+        f"{name}.py" for name in re.findall(r"tests\.tools\.(\w+)", text)
+    }
+    there = {path.name for path in (ROOT / "tests/tools").iterdir() if path.suffix in (".py", ".c")}
+    assert named == {name for name in there if not name.startswith(("__", "test_"))}
+
+
 def test_files_the_readme_shows_or_links_are_there() -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert targets

@@ -13,7 +13,8 @@ import pytest
 from durable_tui.models import Models, openai_responses
 from tests.tools.invariants import check_idle
 from tests.tools.model_server import ModelServer
-from tests.tools.scenario import FAST, Rig, wait_until
+from tests.tools.scenario import FAST, Rig
+from tests.tools.waiting import until
 
 AGENT = {"model": "cloud/gpt-5.2", "cwd": "."}
 Serve = Callable[[list[dict[str, Any]]], Awaitable[tuple[Rig, ModelServer]]]
@@ -63,7 +64,7 @@ async def test_spec_9_and_15_it_is_looked_for_by_whoever_opens_the_session_next(
     rig, server = await serve([{"text": "made", "polls": 0, "background_delay": 1.0}])
     submission = await rig.root.submit("go", request_id="r")
     for _ in range(3):
-        await wait_until(lambda: _deferred(rig))
+        await until(lambda: _deferred(rig))
         await rig.crash()
         await rig.harness.resume()
     await rig.idle()
@@ -75,11 +76,11 @@ async def test_spec_9_and_15_it_is_looked_for_by_whoever_opens_the_session_next(
 async def test_a03_an_abort_cancels_the_answer_at_its_provider(serve: Serve) -> None:
     rig, server = await serve([{"text": "made", "polls": 10_000}])
     submission = await rig.root.submit("go")
-    await wait_until(lambda: server.counts["get"] >= 1)
+    await until(lambda: server.counts["get"] >= 1)
     start = time.monotonic()
     await rig.root.abort()
     assert (await submission.wait()).reason == "aborted" and time.monotonic() - start < 2.0
-    await wait_until(lambda: all(job["cancelled"] for job in server.jobs.report().values()))
+    await until(lambda: all(job["cancelled"] for job in server.jobs.report().values()))
     [job] = server.jobs.report().values()
     assert job["cancels"] == 1 and server.counts["post"] == 1
     assert rig.harness.reports == []
@@ -88,11 +89,11 @@ async def test_a03_an_abort_cancels_the_answer_at_its_provider(serve: Serve) -> 
 async def test_a03_a_server_that_never_confirms_the_cancel_delays_nothing(serve: Serve) -> None:
     rig, server = await serve([{"text": "made", "polls": 10_000, "cancel_faults": [{"stall": True, "stall_after": 0}]}])
     submission = await rig.root.submit("go")
-    await wait_until(lambda: _deferred(rig))
+    await until(lambda: _deferred(rig))
     start = time.monotonic()
     await rig.root.stop()
     assert (await submission.wait()).reason == "aborted" and time.monotonic() - start < 2.0
-    await wait_until(lambda: server.counts["cancel"] == 1)
+    await until(lambda: server.counts["cancel"] == 1)
 
 
 async def test_spec_9_a_server_in_trouble_is_asked_again_and_makes_it_once(serve: Serve) -> None:

@@ -17,6 +17,7 @@ from durable_tui.models import Finished, HttpSettings, OpenAIChatProvider
 from durable_tui.models.known_providers import Quirks
 from durable_tui.models.provider import BlockDelta
 from tests.tools.model_server import ModelServer
+from tests.tools.waiting import until
 from tests.wire.kit import (
     FAST,
     KEY,
@@ -68,10 +69,11 @@ async def test_one_connection_serves_one_request_after_the_other() -> None:
         model = provider(server)
         for _ in range(3):
             await ask(model)
-            await asyncio.sleep(0.05)
-        client = model._client
-        assert client is not None
-        assert len(client._transport._pool.connections) == 1  # type: ignore[attr-defined]
+            client = model._client
+            assert client is not None
+            connections = client._transport._pool.connections  # type: ignore[attr-defined]
+            await until(lambda connections=connections: all(item.is_idle() for item in connections))  # type: ignore[misc]
+            assert len(connections) == 1
         await model.close()
         assert await ask(model)  # a closed provider opens again
         await model.close()
@@ -333,10 +335,7 @@ async def test_p26_double_cancellation_leaves_the_pool_whole() -> None:
         server.script = [{"text": "fine"}]
         async with asyncio.timeout(2):
             assert text(await ask(model)) == "fine"
-        for _ in range(40):
-            if server.closed == server.opened - 1:
-                break
-            await asyncio.sleep(0.05)
+        await until(lambda: server.closed == server.opened - 1)
         assert server.closed == server.opened - 1 >= 20
         assert not model._running or len(model._running) == 1
         await model.close()
@@ -364,18 +363,12 @@ async def test_a_reader_that_stops_reading_closes_the_connection() -> None:
         stream = model.stream(request())
         await anext(aiter(stream))
         await stream.aclose()  # type: ignore[attr-defined]
-        for _ in range(40):
-            if server.closed:
-                break
-            await asyncio.sleep(0.05)
+        await until(lambda: server.closed)
         assert server.closed == 1 and not model._running
         stream = model.stream(request())
         await anext(aiter(stream))
         await model.close()
-        for _ in range(40):
-            if server.closed == 2:
-                break
-            await asyncio.sleep(0.05)
+        await until(lambda: server.closed == 2)
         assert server.closed == 2
 
 
@@ -402,7 +395,7 @@ async def test_a_stop_while_the_head_is_awaited_returns_at_once() -> None:
     with ModelServer([{"text": "x", "stall": True}]) as server:
         model = provider(server, HttpSettings(read=60.0))
         task = asyncio.create_task(events_of(model))
-        await asyncio.sleep(0.2)
+        await until(lambda: server.requests)
         start = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

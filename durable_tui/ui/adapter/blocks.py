@@ -10,7 +10,7 @@ from durable_tui.ui.adapter.chunks import Chunk
 
 Key = tuple[Any, ...]
 ToolState = Literal[
-    "writing", "pending", "running", "unfinished", "approval", "done", "failed", "interrupted", "aborted", "blocked"
+    "writing", "pending", "running", "unfinished", "done", "failed", "interrupted", "aborted", "blocked"
 ]
 
 

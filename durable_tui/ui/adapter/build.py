@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from durable_tui.models.images import is_image
+from durable_tui.models.messages import content_text
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool, ToolState
 from durable_tui.ui.adapter.chunks import Chunk, Chunker, chunks
@@ -17,26 +18,14 @@ _SAID_LINES = 64
 _CODES: dict[str, ToolState] = {"interrupted": "interrupted", "aborted": "aborted", "blocked": "blocked"}
 
 
-def content_text(content: Any) -> tuple[str, int]:
-    """(text, images) of a message's content."""
-    if isinstance(content, str):
-        return content, 0
-    texts: list[str] = []
-    images = 0
-    for part in content or ():
-        if not isinstance(part, Mapping):
-            continue
-        if part.get("type") == "text":
-            texts.append(str(part.get("text", "")))
-        elif is_image(part):
-            images += 1
-    return "\n".join(texts), images
+def images_of(content: Any) -> list[Mapping[str, Any]]:
+    """Return the images of a message's content."""
+    return [] if isinstance(content, str) else [part for part in content or () if is_image(part)]
 
 
-def image_bytes(content: Any) -> int:
-    """The bytes of all images of a message's content."""
-    parts = () if isinstance(content, str) else content or ()
-    return sum(len(part.get("data") or "") * 3 // 4 for part in parts if is_image(part))
+def image_bytes(images: Sequence[Mapping[str, Any]]) -> int:
+    """Return the bytes of all these images."""
+    return sum(len(image.get("data") or "") * 3 // 4 for image in images)
 
 
 def message_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -60,7 +49,7 @@ class Builder:
         if kind == "pi.reset":
             parts = [Block((entry, "m"), Marker("reset: the model starts afresh from here"), gap=True)]
         elif kind == "pi.compaction":
-            text, _ = content_text(message.get("content", ""))
+            text = content_text(message.get("content", ""))
             reason = (record.get("data") or {}).get("reason", "") if isinstance(record.get("data"), Mapping) else ""
             label = "compacted: what is above is now a summary" + (f" ({reason})" if reason else "")
             parts = [Block((entry, "m"), Marker(label, text), gap=True)]
@@ -80,8 +69,8 @@ class Builder:
 
     def _user(self, entry: int, message: Mapping[str, Any]) -> list[Block]:
         content = message.get("content", "")
-        text, images = content_text(content)
-        facts = f"{words.plural(images, 'image')}, {words.size(image_bytes(content))}" if images else ""
+        text, images = content_text(content), images_of(content)
+        facts = f"{words.plural(len(images), 'image')}, {words.size(image_bytes(images))}" if images else ""
         out = [Block((entry, "h"), Head("user", message.get("timestamp"), facts), gap=True)]
         lines = text.split("\n")
         for start in range(0, len(lines), _SAID_LINES):
@@ -160,7 +149,7 @@ class Builder:
         facts += [f"{words.plural(len(added), 'tool')}: {', '.join(added)}"] if added else []
         facts += [f"without the tools {', '.join(removed)}"] if removed else []
         body = "\n\n".join(f"[{key}]\n{text}" for key, text in sections.items() if text)
-        content, _ = content_text(message.get("content", ""))
+        content = content_text(message.get("content", ""))
         label = "system prompt" + (" · " + " · ".join(facts) if facts else "")
         return [Block((entry, "m"), Marker(label, body or content), gap=True)]
 
@@ -168,7 +157,8 @@ class Builder:
 def fill(tool: Tool, record: Mapping[str, Any]) -> None:
     """Put a result entry into its call's block."""
     message = message_of(record)
-    text, images = content_text(message.get("content", ""))
+    content = message.get("content", "")
+    text = content_text(content)
     data = record.get("data")
     diagnostics = list(data.get("diagnostics") or ()) if isinstance(data, Mapping) else []
     codes = {str(item.get("code", "")) for item in diagnostics if isinstance(item, Mapping)}
@@ -183,7 +173,7 @@ def fill(tool: Tool, record: Mapping[str, Any]) -> None:
             diagnostics = [{"severity": "error", "message": harness.group(1).removeprefix("[error] ")}]
     tool.state = state
     tool.result = text
-    tool.images = images
+    tool.images = len(images_of(content))
     tool.diagnostics = diagnostics
     tool.result_entry = int(record["id"])
     tool.result_seq = record.get("seq")
@@ -203,8 +193,6 @@ def fill_slot(tool: Tool, slot: Mapping[str, Any]) -> None:
     status = slot.get("status")
     tool.task_id = slot.get("taskId", tool.task_id)
     tool.state = "running" if status == "running" else "done" if status == "done" else "pending"
-    if slot.get("waitingFor") == "approval":
-        tool.state = "approval"
     tool.output = str(slot.get("output") or "")
     tool.dropped_lines = int(slot.get("droppedLines") or 0)
     tool.dropped_bytes = int(slot.get("droppedBytes") or 0)

@@ -9,9 +9,7 @@ from typing import Any, Literal
 from durable_tui.models.usage import cost_text, total_usage
 from durable_tui.ui.adapter import words
 
-State = Literal[
-    "opening", "idle", "busy", "waiting", "retrying", "stopping", "parked", "paused", "approval", "reading", "problem"
-]
+State = Literal["opening", "idle", "busy", "waiting", "retrying", "stopping", "parked", "paused", "reading", "problem"]
 
 STATES: dict[State, tuple[str, str, str]] = {  # glyph, word, tone
     "opening": ("busy", "opening", "live"),
@@ -22,7 +20,6 @@ STATES: dict[State, tuple[str, str, str]] = {  # glyph, word, tone
     "stopping": ("running", "stopping", "attention"),
     "parked": ("interrupted", "parked", "attention"),
     "paused": ("interrupted", "paused", "attention"),
-    "approval": ("interrupted", "needs your answer", "attention"),
     "reading": ("clean", "read-only", "attention"),
     "problem": ("failed", "not saved", "failed"),
 }
@@ -103,8 +100,6 @@ def state_of(
         task = tasks.get(run.get("taskId", 0), {})
         if stopping or task.get("abortRequested"):
             return "stopping"
-        if any(slot.get("waitingFor") == "approval" for slot in view.get("tools") or ()):
-            return "approval"
         generation = view.get("generation") or {}
         if generation.get("retry"):
             return "retrying"

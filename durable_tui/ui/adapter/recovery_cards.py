@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from durable_tui.engine.rules import rule_sentence
+from durable_tui.ground.clock import clock
 from durable_tui.ui.adapter import words
 
 
@@ -139,7 +140,7 @@ def recovery(value: Mapping[str, Any] | None, *, epoch: int | None = None, since
         return Recovery()
     undecided = sum(not row.decided for row in rows)
     last = chosen[-1]
-    died = words.clock(last.get("lastAt"), seconds=True)
+    died = clock(last.get("lastAt"), seconds=True)
     footing = f"process {last.get('pid')} died {died}".rstrip()
     if last.get("lastSeq") is not None:
         footing += f" after commit #{last['lastSeq']}"
@@ -213,19 +214,19 @@ def explanation(row: RecoveryRow) -> list[tuple[str, str]]:
         (
             "died",
             f"process {death.get('pid')} on {death.get('host', 'this host')}, started "
-            f"{words.clock(death.get('openedAt'), True)}",
+            f"{clock(death.get('openedAt'), True)}",
         ),
-        ("last commit", f"#{death.get('lastSeq')} at {words.clock(death.get('lastAt'), True)}"),
+        ("last commit", f"#{death.get('lastSeq')} at {clock(death.get('lastAt'), True)}"),
         (
             "found",
-            f"{words.clock(death.get('foundAt'), True)} by opening {death.get('foundBy')}"
+            f"{clock(death.get('foundAt'), True)} by opening {death.get('foundBy')}"
             + (f" · {seconds}" if seconds else ""),
         ),
     ]
     if row.decided:
         lines.append(("verdict", f"{row.verdict.word}: {row.sentence}"))
         if task.get("seq") is not None:
-            lines.append(("decided", f"in commit #{task['seq']} at {words.clock(task.get('at'), True)}"))
+            lines.append(("decided", f"in commit #{task['seq']} at {clock(task.get('at'), True)}"))
     else:
         lines.append(("verdict", "not decided yet"))
     lines.append(("why", row.verdict.why))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from durable_tui.models.messages import content_text
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.recovery_cards import VERDICTS, Recovery, RecoveryRow
 from durable_tui.ui.glyphs import UNICODE, Glyphs
@@ -123,9 +124,7 @@ def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs, since
     task_id = slot.get("taskId")
     task = tasks.get(task_id or 0, {})
     word, started = status, task.get("startedAt")
-    if slot.get("waitingFor") == "approval":
-        glyph, tone, word = "interrupted", "attention", "needs your answer"
-    elif task.get("abortRequested") and status != "done":
+    if task.get("abortRequested") and status != "done":
         tone, word = "attention", "stopping"
     left: list[Run] = [
         (f" {glyphs[glyph]} ", tone),
@@ -154,14 +153,6 @@ def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs, since
     return rows
 
 
-def item_text(content: Any) -> str:
-    """What an inbox item says, in one text."""
-    if isinstance(content, str):
-        return content
-    parts = [str(part.get("text", "")) if part.get("type") == "text" else "[image]" for part in content or ()]
-    return "\n".join(parts)
-
-
 def inbox_rows(view: Json, glyphs: Glyphs = UNICODE) -> Rows:
     """pi.inbox in its order: mode, then what it says; parked ones marked."""
     rows: list[Row] = []
@@ -173,7 +164,7 @@ def inbox_rows(view: Json, glyphs: Glyphs = UNICODE) -> Rows:
             kind = entry.get("kind", "entry") if isinstance(entry, Mapping) else "entry"
             rows.append(Row(item.get("id"), [("write      ", "dim"), (str(kind), "dim")]))
             continue
-        text = item_text(item.get("content"))
+        text = content_text(item.get("content"), lambda image: "[image]")
         if parked:
             left: list[Run] = [("parked     ", "attention"), (text, "dim")]
             right: list[Run] = [(words.MODES.get(mode, mode), "faint")]
@@ -271,7 +262,6 @@ BLOCKED = {
     "task_too_old": "stored by a newer version",
     "migration_failed": "could not be migrated",
     "restart_limit": "parked: died too often",
-    "approval": "needs your answer",
 }
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from durable_tui.ui.adapter import build, words
+from durable_tui.ground.clock import clock
+from durable_tui.models.messages import content_text
+from durable_tui.ui.adapter import build
 from durable_tui.ui.adapter.blocks import Block, Head, Key, Marker, Note, Prose, Thinking, Tool
 from durable_tui.ui.adapter.chunks import Chunk, Chunker
 from durable_tui.ui.adapter.rows import slot_status
@@ -168,7 +170,7 @@ class Conversation:
                     self._calls[block.data.call_id] = len(self.blocks) - self._base
                 self.blocks.append(block)
             if not self.first_said and message.get("role") == "user":
-                self.first_said = build.content_text(message.get("content", ""))[0].strip().split("\n", 1)[0][:120]
+                self.first_said = content_text(message.get("content", "")).strip().split("\n", 1)[0][:120]
         if self.first_entry is None and self._ids:
             self.first_entry = self._ids[0]
 
@@ -335,7 +337,7 @@ class Conversation:
         if retry:
             tail = self._retrying(tail, retry)
         elif deferred:
-            at = words.clock(deferred.get("pollAt"), seconds=True)
+            at = clock(deferred.get("pollAt"), seconds=True)
             text = f"the answer is being made at the provider; next look at {at}".removesuffix("; next look at ")
             tail = [*tail, _note("running", text, "dim")]
         else:
@@ -345,7 +347,7 @@ class Conversation:
     def _retrying(self, tail: list[Block], retry: Mapping[str, Any]) -> list[Block]:
         """What stands under a failed attempt: when the next one follows, and why unless that is said just above."""
         error = str(retry.get("error") or "the model failed")
-        text = f"trying again at {words.clock(retry.get('at'), seconds=True)}".removesuffix(" at ")
+        text = f"trying again at {clock(retry.get('at'), seconds=True)}".removesuffix(" at ")
         said = self.blocks[-1].data if self.blocks else None
         if isinstance(said, Note) and said.text == error and len(tail) == 1:
             tail = []

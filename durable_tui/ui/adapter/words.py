@@ -10,16 +10,6 @@ from typing import Any
 MODES = {"steer": "steer", "followUp": "follow-up", "write": "write"}
 
 
-def clock(at: int | None, seconds: bool = False) -> str:
-    """Local time of day: `10:42`, or `10:42:03`."""
-    if not at:
-        return ""
-    try:
-        return time.strftime("%H:%M:%S" if seconds else "%H:%M", time.localtime(at / 1000))
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
 def day(at: int | None, now: int) -> str:
     """How long ago for a list: `10:42` today, `yesterday`, `3 days`, `3 weeks`, else the date."""
     if not at:

@@ -13,13 +13,13 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from durable_tui.ground.text import clean
 from durable_tui.ui.actions import ACTIONS, first_key, key_label, keys_of
 from durable_tui.ui.adapter.recovery_cards import RecoveryRow, explanation
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Line, Run
-from durable_tui.ui.text.safe import clean
 from durable_tui.ui.text.wrap import wrap
 from durable_tui.ui.widgets.lines import Lines
 from durable_tui.ui.widgets.paint import plain

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -13,6 +12,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
+from durable_tui.ground.clock import now_ms
+from durable_tui.ground.text import clean
 from durable_tui.ui.actions import Action, bindings, first_key
 from durable_tui.ui.adapter.rows import Rows
 from durable_tui.ui.adapter.screen import ScreenModel
@@ -20,7 +21,6 @@ from durable_tui.ui.adapter.transcript_model import Changes
 from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run
-from durable_tui.ui.text.safe import clean
 from durable_tui.ui.widgets.composer import Composer
 from durable_tui.ui.widgets.footer import FooterLine
 from durable_tui.ui.widgets.header import HeaderLine
@@ -56,7 +56,7 @@ class MainScreen(Screen[None]):
         self.glyphs = glyphs
         self._palette = palette
         self._keymap = {} if keymap is None else keymap
-        self.now = now or (lambda: int(time.time() * 1000))
+        self.now = now or now_ms
         self.panel = "transcript"  # the one shown below NARROW columns
         self.composed = asyncio.Event()  # its parts are there
         self.painted = 0  # paints so far: what "found rows are on the screen" waits for

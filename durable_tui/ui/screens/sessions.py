@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from textual.binding import Binding
 
+from durable_tui.ground.text import one_line
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.header import cost_words
 from durable_tui.ui.adapter.rows import Row, Rows
@@ -14,7 +15,6 @@ from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.screens.dialogs import Look
 from durable_tui.ui.screens.search import SearchScreen
 from durable_tui.ui.text.runs import Run
-from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.paint import plain
 
 NEW = "new"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from durable_tui.ground.text import clean
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.text.runs import Line, Run
-from durable_tui.ui.text.safe import clean
 from durable_tui.ui.text.wrap import wrap
 
 _HUNK = re.compile(r"^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)$")

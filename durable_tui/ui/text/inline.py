@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from durable_tui.ground.text import clean
 from durable_tui.ui.text.runs import Run
-from durable_tui.ui.text.safe import clean
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

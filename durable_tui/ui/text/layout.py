@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from durable_tui.ground.clock import clock
+from durable_tui.ground.text import clean, one_line
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool
 from durable_tui.ui.adapter.recovery_cards import VERDICTS
@@ -13,7 +15,7 @@ from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.text.diff_lines import counts, diff_lines
 from durable_tui.ui.text.markdown import markdown, settled
 from durable_tui.ui.text.runs import Line, Run, clip, width
-from durable_tui.ui.text.safe import clean, one_line, output_lines
+from durable_tui.ui.text.safe import output_lines
 from durable_tui.ui.text.wrap import wrap
 
 PEEK = 4  # lines of output shown under a call without unfolding it
@@ -26,7 +28,6 @@ STATES: dict[str, tuple[str, str]] = {  # glyph, tone
     "pending": ("pending", "dim"),
     "running": ("busy", "live"),
     "unfinished": ("pending", "attention"),
-    "approval": ("interrupted", "attention"),
     "done": ("done", "good"),
     "failed": ("failed", "failed"),
     "interrupted": ("interrupted", "attention"),
@@ -80,7 +81,7 @@ def estimate(block: Block, cells: int) -> int:
 
 
 def _head(data: Head, glyphs: Glyphs) -> Line:
-    time = words.clock(data.at)
+    time = clock(data.at)
     tail = f"  {time}" if time else ""
     tail += (f" {glyphs['dot']} " if tail else "  ") + data.facts if data.facts else ""
     if data.role == "user":
@@ -163,7 +164,7 @@ def _facts(tool: Tool, glyphs: Glyphs, now: int) -> list[Run]:
     out: list[Run] = []
     verdict = VERDICTS.get(tool.verdict)
     if tool.state == "interrupted":
-        died = words.clock(tool.died_at, seconds=True)
+        died = clock(tool.died_at, seconds=True)
         by = f" by a crash at {died}" if died else ""
         out.append((f"{glyphs['recovered']} interrupted{by}", "attention"))
     elif verdict and tool.state not in ("pending",):
@@ -174,8 +175,6 @@ def _facts(tool: Tool, glyphs: Glyphs, now: int) -> list[Run]:
         out.append(("aborted", "dim"))
     elif tool.state == "blocked":
         out.append(("not allowed", "attention"))
-    elif tool.state == "approval":
-        out.append(("needs your answer", "attention"))
     elif tool.state == "unfinished":
         out.append(("unfinished", "attention"))
     elif tool.state == "writing":

@@ -1,4 +1,4 @@
-"""Outside text made safe: control sequences are interpreted (colour, carriage return, erase) or removed.
+"""A command's output made safe: control sequences are interpreted (colour, carriage return, erase) or removed.
 
 Nothing this module returns holds a control character other than the line break and the tab, a lone surrogate, or a
 bidirectional override.
@@ -8,39 +8,10 @@ from __future__ import annotations
 
 import re
 
+from durable_tui.ground.text import SEQUENCE, drop_controls, is_safe, replace_surrogates
 from durable_tui.ui.text.runs import Run
 
-_SEQUENCE = re.compile(
-    r"""
-      (?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c|\x1b(?!\\)|(?=\n)|\Z)      # OSC, closed or not
-    | (?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x1b\x9c\n]*(?:\x1b\\|\x9c|\x1b(?!\\)|(?=\n)|\Z)   # DCS SOS PM APC
-    | (?:\x1b\[|\x9b)([\x30-\x3f]*)([\x20-\x2f]*)([\x40-\x7e]|(?=\n)|\Z)               # CSI: groups 1 2 3
-    | \x1b[\x20-\x2f]*[\x30-\x7e]                                                       # other escapes
-    | \x1b
-    """,
-    re.VERBOSE,
-)
-_CONTROLS = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
-_SUSPECT = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
-
-
-def clean(text: str) -> str:
-    """Text for prose: every control sequence removed, every line ending a line feed."""
-    if not _SUSPECT.search(text):
-        return text
-    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    text = _SEQUENCE.sub("", text)
-    text = _CONTROLS.sub("", text.replace("\b", ""))
-    return _SURROGATE.sub("\ufffd", text)
-
-
-def one_line(text: str, limit: int = 400) -> str:
-    """Text for a row or a title: cleaned, blanks and line breaks folded into single blanks, bounded."""
-    return " ".join(clean(text[: limit * 4]).split())[:limit]
 
 
 def output_lines(text: str, base: str = "") -> list[list[Run]]:
@@ -48,10 +19,10 @@ def output_lines(text: str, base: str = "") -> list[list[Run]]:
 
     `base` is put before the tokens of every run. Tabs are expanded to eight columns.
     """
-    if not _SUSPECT.search(text):
+    if is_safe(text):
         return [[(line.expandtabs(8), base)] if line else [] for line in text.split("\n")]
     text = text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    text = _SURROGATE.sub("\ufffd", text)
+    text = replace_surrogates(text)
     state = _Sgr()
     return [_line(line, state, base) for line in text.split("\n")]
 
@@ -79,20 +50,20 @@ def _line(source: str, state: _Sgr, base: str) -> list[Run]:
                 _set(cells, column, (character, style))
                 column += 1
 
-    for match in _SEQUENCE.finditer(source):
-        put(_CONTROLS.sub("", source[at : match.start()]))
+    for match in SEQUENCE.finditer(source):
+        put(drop_controls(source[at : match.start()]))
         at = match.end()
-        if match.group(3) == "m" and not match.group(2) and not match.group(1).startswith(("<", "=", ">", "?")):
-            state.apply(match.group(1))
-        elif match.group(3) == "K":
-            mode = match.group(1) or "0"
+        if match["final"] == "m" and not match["between"] and not match["parameters"].startswith(("<", "=", ">", "?")):
+            state.apply(match["parameters"])
+        elif match["final"] == "K":
+            mode = match["parameters"] or "0"
             if mode == "0":
                 del cells[column:]
             elif mode == "2":
                 cells.clear()
             elif mode == "1":
                 cells[:column] = [(" ", base)] * min(column, len(cells))
-    put(_CONTROLS.sub("", source[at:]))
+    put(drop_controls(source[at:]))
     return _merge(cells)
 
 

@@ -17,9 +17,9 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.widgets import TextArea
 
+from durable_tui.ground.text import clean
 from durable_tui.host.attachments import mention
 from durable_tui.ui.actions import action_of, bindings, complete_slash
-from durable_tui.ui.text.safe import clean
 from durable_tui.ui.widgets.paint import plain
 from durable_tui.ui.widgets.suggestions import Suggestion, Suggestions
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from textual.strip import Strip
 from textual.widget import Widget
 
+from durable_tui.ground.text import one_line
 from durable_tui.ui.adapter.header import STATES, Header
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run, clip, runs_width
-from durable_tui.ui.text.safe import one_line
 from durable_tui.ui.widgets.paint import strip_of
 
 

@@ -9,9 +9,9 @@ from rich.style import Style
 from textual.content import Content
 from textual.strip import Strip
 
+from durable_tui.ground.text import one_line
 from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run, width
-from durable_tui.ui.text.safe import one_line
 
 
 def plain(text: str, limit: int = 300) -> Content:

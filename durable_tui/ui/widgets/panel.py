@@ -11,12 +11,12 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from durable_tui.ground.text import clean
 from durable_tui.ui.actions import first_key
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 from durable_tui.ui.styles import Palette
 from durable_tui.ui.text.runs import Run, justify
-from durable_tui.ui.text.safe import clean
 from durable_tui.ui.widgets.paint import plain, strip_of
 
 

@@ -7,7 +7,6 @@ The line at the top is held by block and line, so that corrections above never m
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import ClassVar
@@ -21,6 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
+from durable_tui.ground.clock import now_ms
 from durable_tui.ui.actions import bindings
 from durable_tui.ui.adapter.blocks import Block, Head, Key, Prose
 from durable_tui.ui.adapter.chunks import Chunk
@@ -64,7 +64,7 @@ class Transcript(ScrollView, can_focus=True):
         self.has_older = False
         self._asked_older = False
         self.notice: list[list[Run]] = []  # lines shown while there are no blocks
-        self.clock: Callable[[], int] = lambda: int(time.time() * 1000)
+        self.clock: Callable[[], int] = now_ms
 
     # --- content --------------------------------------------------------------------------------------------
 

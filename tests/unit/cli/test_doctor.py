@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from durable_tui.cli.doctor import Finding, models
+from durable_tui.cli.doctor import Finding, data, models
 from durable_tui.models.known_providers import KNOWN
 from tests.tools.tiny_server import hangs, lists, says, tiny
 
@@ -80,6 +80,13 @@ async def test_spec_20_what_is_configured_wrongly_is_a_problem(home: Path) -> No
     assert "MINE_KEY" in found["mine"].text and f"from model in {config}" in found["default"].text
     config.write_text("model = 3")
     assert [finding.level for finding in await models()] == ["problem"]
+
+
+def test_a_key_that_does_nothing_is_a_note(home: Path) -> None:
+    config = home / "config.toml"
+    config.write_text("[settings]\ncompaction = {enabled = true}\n")
+    [note] = [finding for finding in data() if finding.level == "note" and str(config) in finding.text]
+    assert note.text.startswith(f"{config}, line 2: settings.compaction: has no effect yet")
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,6 @@ def test_spec_20_a_defect_has_no_status_of_its_own() -> None:
 
 def test_spec_17_6_the_exit_event_leaves_out_what_is_unknown() -> None:
     assert Exit(Status.ANSWERED).event() == {"type": "exit", "status": 0}
-    full = Exit(Status.PARKED, "approval", "waits", 7).event()
-    assert full == {"type": "exit", "status": 5, "reason": "approval", "message": "waits", "submission": 7}
+    full = Exit(Status.PARKED, "restart_limit", "waits", 7).event()
+    assert full == {"type": "exit", "status": 5, "reason": "restart_limit", "message": "waits", "submission": 7}
     assert list(Status) == sorted(MEANING)

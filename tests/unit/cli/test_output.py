@@ -7,13 +7,16 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from durable_tui.cli.output import BrokenOutput, Output, clean, one_line
+from durable_tui.cli.output import BrokenOutput, Output
+from durable_tui.ground.text import clean, one_line
 from durable_tui.host.jsonlines import json_line
+from tests.tools.waiting import a_while, until
 
 
 @contextlib.contextmanager
@@ -55,14 +58,14 @@ def test_l07_no_consumer_sees_a_line_end_inside_a_line() -> None:
 
 
 def test_terminal_text_has_no_control_sequences() -> None:
-    assert clean("a\x1b[31mb\x07\x9bc\td\ne") == "a[31mbc\td\ne"
+    assert clean("a\x1b[31mb\x07\x9bc\td\ne") == "ab\td\ne"
     assert one_line("a\n  b" + "x" * 200, 10) == "a bxxxxxx…"
 
 
 async def test_l02_a_slow_reader_holds_the_writer_and_not_the_loop() -> None:
     with piped() as pipe, Output() as output:
         writing = asyncio.ensure_future(output.text("x" * 20_000))
-        await asyncio.sleep(0.05)
+        await a_while()
         assert not writing.done()
         got = b""
         while len(got) < 20_000:
@@ -88,7 +91,7 @@ async def test_l05_a_reader_that_leaves_is_noticed_while_writing_and_while_not()
 async def test_l03_a_line_cut_off_by_a_stop_is_finished_before_the_last_one() -> None:
     with piped() as pipe, Output(json_lines=True) as output:
         writing = asyncio.ensure_future(output.event({"long": "x" * 8000}))
-        await asyncio.sleep(0.05)
+        await until(lambda: select.select([pipe[0]], [], [], 0)[0])
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
         first = read(pipe[0])

@@ -20,9 +20,11 @@ from durable_tui.environment import (
     end_leftovers,
     find_leftovers,
 )
+from durable_tui.environment.leftovers import Leftover
 from durable_tui.environment.spill import KEEP_BYTES, KEEP_LINES
 from durable_tui.environment.variables import command_variables, is_provider_key
-from tests.tools.fake_call import children, marked, wait_until
+from tests.tools.fake_call import children, marked
+from tests.tools.waiting import a_while, until
 
 
 class Room:
@@ -153,7 +155,7 @@ async def test_t16_ui_a07_a_background_child_does_not_hold_the_call(room: Room, 
     assert result.survivors_killed >= 1
     assert room.alive() == []
     after = room.output
-    await asyncio.sleep(0.5)
+    await a_while(0.5)
     assert room.output == after
     assert len(asyncio.all_tasks()) == 1  # no reader is left behind
 
@@ -189,8 +191,7 @@ async def test_t18_a_process_that_ignores_term_is_killed(room: Room) -> None:
 @pytest.mark.parametrize("aborts", [1, 2])
 async def test_t18_ui_a01_stop_reaches_who_ignores_term_and_a_second_one_at_once(room: Room, aborts: int) -> None:
     task = asyncio.create_task(room.run("trap '' TERM INT; echo up; while :; do sleep 1; done"))
-    while b"up" not in room.output:
-        await asyncio.sleep(0.02)
+    await until(lambda: b"up" in room.output)
     started = time.monotonic()
     for _ in range(aborts):
         task.cancel()
@@ -205,8 +206,7 @@ async def test_t18_ui_a01_stop_reaches_who_ignores_term_and_a_second_one_at_once
 
 async def test_ui_a01_a_polite_process_may_clean_up_when_stopped(room: Room, tmp_path: Path) -> None:
     task = asyncio.create_task(room.run("trap 'touch cleaned; exit' TERM; echo up; sleep 100 & wait"))
-    while b"up" not in room.output:
-        await asyncio.sleep(0.02)
+    await until(lambda: b"up" in room.output)
     await cancel_after(0, task)
     assert (tmp_path / "cleaned").exists()
 
@@ -216,7 +216,7 @@ GRANDCHILD = f"{sys.executable} -c \"import subprocess,time; subprocess.Popen(['
 
 async def test_t19_a_cancel_ends_grandchildren_and_is_raised_again(room: Room) -> None:
     task = asyncio.create_task(room.run(GRANDCHILD))
-    assert await asyncio.to_thread(wait_until, lambda: len(room.alive()) >= 2, 20)
+    await until(lambda: len(room.alive()) >= 2, pause=0.02)
     started = time.monotonic()
     await cancel_after(0.0, task)
     assert time.monotonic() - started < 3
@@ -286,9 +286,8 @@ async def test_nor_do_background_scripts_and_leftovers(room: Room, tmp_path: Pat
         await room.run("for i in 1 2 3 4; do (sleep 30; touch after) & done; echo started")
         assert not (tmp_path / "after").exists()
         task = asyncio.create_task(room.run("echo up; for i in 1 2 3 4; do (sleep 30; touch after) & done; wait"))
-        while b"up" not in room.output:
-            await asyncio.sleep(0.02)
-        await asyncio.to_thread(wait_until, lambda: len(find_leftovers(room.mark)) >= 9, 5)
+        await until(lambda: b"up" in room.output)
+        await until(lambda: len(find_leftovers(room.mark)) >= 9, pause=0.02)
         assert await asyncio.to_thread(end_leftovers, find_leftovers(room.mark)) == []
         await task
         assert not (tmp_path / "after").exists()
@@ -354,8 +353,7 @@ async def test_a_raising_listener_ends_the_command(room: Room) -> None:
 
 async def test_a_killed_supervisor_is_noticed_and_its_command_ended(room: Room) -> None:
     task = asyncio.create_task(room.run("echo $PPID; setsid sleep 70 & sleep 80"))
-    while not room.output:
-        await asyncio.sleep(0.02)
+    await until(lambda: b"\n" in room.output)
     os.kill(int(room.output), signal.SIGKILL)
     with pytest.raises(EnvironmentFailed, match="supervisor"):
         await task
@@ -368,8 +366,7 @@ async def test_a_stuck_supervisor_is_ended_when_the_call_is_cancelled(
 ) -> None:
     monkeypatch.setattr("durable_tui.environment.process.PATIENCE", 0.3)
     task = asyncio.create_task(room.run("echo $PPID; sleep 80", timeout=None))
-    while not room.output:
-        await asyncio.sleep(0.02)
+    await until(lambda: b"\n" in room.output)
     os.kill(int(room.output), signal.SIGSTOP)
     await cancel_after(0, task)
     assert room.alive() == []
@@ -407,15 +404,16 @@ async def test_a_folder_that_cannot_be_written_ends_the_storing_not_the_command(
 
 async def test_ui_a06_leftovers_are_found_by_their_mark_and_can_be_ended(room: Room) -> None:
     task = asyncio.create_task(room.run("echo up; setsid sleep 77 & wait"))
-    while b"up" not in room.output:
-        await asyncio.sleep(0.02)
-    # Until setsid has become sleep: a process has no environment to be told by while it becomes another program.
-    commands = ("sleep 77", "echo up; setsid sleep 77 & wait")
-    assert await asyncio.to_thread(
-        wait_until, lambda: sum(item["command"].endswith(commands) for item in find_leftovers(room.mark)) == 2, 5
-    )
-    found = find_leftovers(room.mark)
-    assert any(item["command"] == "sleep 77" for item in found)
+    await until(lambda: b"up" in room.output)
+    found: list[Leftover] = []
+
+    def both() -> bool:
+        """A process on its way to another program (a fork of the shell, then setsid) bears the one before's name."""
+        found[:] = find_leftovers(room.mark)
+        commands = [item["command"] for item in found]
+        return "sleep 77" in commands and sum(command.endswith("& wait") for command in commands) == 1
+
+    await until(both, pause=0.02)
     assert {item["task"] for item in found} == {9}
     assert {item["session"] for item in found} == {room.mark}
     assert find_leftovers("another session") == []
@@ -427,8 +425,7 @@ async def test_ui_a06_leftovers_are_found_by_their_mark_and_can_be_ended(room: R
 
 async def test_leftovers_of_a_reused_pid_are_left_alone(room: Room) -> None:
     task = asyncio.create_task(room.run("echo up; sleep 66"))
-    while b"up" not in room.output:
-        await asyncio.sleep(0.02)
+    await until(lambda: b"up" in room.output)
     found = find_leftovers(room.mark)
     assert found
     strangers = [{**item, "started": "another time"} for item in found]

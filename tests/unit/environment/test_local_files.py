@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from durable_tui.environment import EnvironmentFailed, EnvironmentScope, LocalEnvironment, files
+from tests.tools.waiting import a_while
 
 
 def at(path: Path) -> LocalEnvironment:
@@ -298,7 +299,7 @@ async def test_a_cancelled_write_leaves_old_or_new_and_nothing_behind(tmp_path: 
                 await task
         found = path.read_bytes()
         assert found in (old, new)
-        await asyncio.sleep(0.02)
+        await a_while()
         assert path.read_bytes() == found
         assert names(tmp_path) == ["f"]
 

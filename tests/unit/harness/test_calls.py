@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from durable_tui.agent.bounded_text import MARGIN_BYTES, MARGIN_LINES
 from durable_tui.agent.extension import Extension, Tool, ToolCall, ToolError, ToolResult, tool
+from durable_tui.ground.bounded_text import MARGIN_BYTES, MARGIN_LINES
 from durable_tui.storage import MemoryStorage
 from tests.tools.effects import Text
 from tests.tools.faults import Fault, FaultyStorage
-from tests.tools.scenario import FAST, Rig, codes, wait_until
+from tests.tools.scenario import FAST, Rig, codes
 from tests.tools.schedules import clock, run
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import a_while, turns, until
 
 Made = Callable[..., Awaitable[Rig]]
 
@@ -338,19 +339,20 @@ async def test_spec_12_running_work_keeps_its_code_and_the_next_call_sees_the_ne
 
 
 async def test_spec_9_a_sequential_round_starts_one_call_after_the_other(made: Made) -> None:
-    active, most = 0, 0
+    active, most, expected = 0, 0, 4
 
     async def one(args: Any, call: ToolCall) -> str:
         nonlocal active, most
         active += 1
         most = max(most, active)
-        await asyncio.sleep(0.005)
+        await until(lambda: most == expected)  # until those that may run with it do
+        await turns()  # and so does one that may not
         active -= 1
         return "ok"
 
     parallel = await made([("one", {})] * 4, _tool("one", one))
     assert len(await _go(parallel)) == 4 and most == 4
-    most = 0
+    most, expected = 0, 1
     mixed = await made([("one", {})] * 3 + [("seq", {"text": "s", "seconds": 0})], _tool("one", one))
     assert len(await _go(mixed)) == 4 and most == 1
     most = 0
@@ -379,7 +381,7 @@ async def test_spec_10_progress_is_bounded_and_counts_what_it_dropped(made: Made
         slots = (await rig.document("pi.live") or {}).get("tools", [])
         return bool(slots and "line 4999" in slots[0].get("output", ""))
 
-    await wait_until(shown)
+    await until(shown)
     slot = (await rig.document("pi.live"))["tools"][0]
     assert slot["output"].count("\n") == 2000 and slot["droppedLines"] == 3000 and slot["details"] == {"step": 1}
     assert slot["droppedBytes"] == sum(len(f"line {number}\n") for number in range(3000))
@@ -401,7 +403,7 @@ async def test_spec_10_progress_is_committed_only_while_its_own_slot_exists(made
     await _go(rig)
     seq = rig.harness.seq
     kept[0].output("late\n")
-    await asyncio.sleep(0.05)
+    await a_while()
     assert rig.harness.seq == seq
     with pytest.raises(Exception, match=r"may not commit|has ended"):
         async with kept[0].commit():

@@ -13,9 +13,10 @@ import pytest
 from durable_tui.agent.generation import provider_cancel as cancelling
 from durable_tui.agent.settings import Settings
 from durable_tui.models.provider import ModelError
-from tests.tools.scenario import Rig, text_of, wait_until
+from tests.tools.scenario import Rig, text_of
 from tests.tools.schedules import clock, run
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import until
 
 REAL = Settings(partial_interval=0.0, output_interval=0.0)
 
@@ -65,7 +66,7 @@ class Polls:
         async def waits() -> bool:
             return "deferred" in await self.generation() and len(self.looked) >= looks
 
-        await wait_until(waits, 3600)
+        await until(waits, 3600)
 
     async def end(self) -> None:
         await self.rig.check(idle=True)
@@ -121,7 +122,7 @@ def test_spec_9_looks_that_fail_back_off_and_a_good_one_begins_anew() -> None:
         await polls.rig.open()
         submission = await polls.rig.root.submit("go")
         await polls.waiting(3)
-        await wait_until(lambda: _failures(polls, 3), 3600)
+        await until(lambda: _failures(polls, 3), 3600)
         assert (await submission.wait()).status == "done"
         assert polls.gaps == [5, 2, 4, 8, 5, 2] and len(polls.asked) == 1
         assert [line for line in polls.rig.harness.reports if "cannot be reached" in line], "said once, in words"
@@ -155,7 +156,7 @@ def test_spec_9_after_many_failed_looks_the_run_ends_and_nothing_is_asked_anew()
         assert (settled.status, settled.reason) == ("unanswered", "model_error")
         assert "cannot be reached" in (settled.detail or "") and "20 times" in (settled.detail or "")
         assert polls.gaps == [1, 2, 4, 8, 16, 32, *[60] * 14] and len(polls.asked) == 1
-        await wait_until(lambda: polls.cancelled)
+        await until(lambda: polls.cancelled)
         assert await polls.rig.transcript() == ["user: go", "ai:  (error)"]
         await polls.end()
 
@@ -349,7 +350,7 @@ def test_spec_9_an_abort_that_comes_before_the_handle_is_stored_cancels_too() ->
         polls = Polls([say("made", defer=9, after=60.0, delay=5.0)])
         await polls.rig.open()
         submission = await polls.rig.root.submit("go")
-        await wait_until(lambda: polls.rig.provider.posts)
+        await until(lambda: polls.rig.provider.posts)
         let_go = asyncio.Event()
 
         async def hold() -> None:
@@ -363,7 +364,7 @@ def test_spec_9_an_abort_that_comes_before_the_handle_is_stored_cancels_too() ->
         let_go.set()
         await asyncio.gather(holding, stopping)
         assert (await submission.wait()).reason == "aborted"
-        await wait_until(lambda: polls.cancelled)
+        await until(lambda: polls.cancelled)
         assert polls.rig.provider.cancels == polls.rig.provider.posts and polls.looked == []
         await polls.end()
 
@@ -421,7 +422,7 @@ def test_spec_6_9_an_orphaned_run_leaves_no_answer_being_made() -> None:
         polls.rig.harness._agent.toolbox.registry.uninstall("tasks")
         await polls.rig.harness.abort_task(task["id"])
         assert (await submission.wait()).reason == "task_too_old"
-        await wait_until(lambda: polls.cancelled)
+        await until(lambda: polls.cancelled)
         assert polls.rig.provider.cancels == polls.rig.provider.posts
         await polls.rig.harness.close()
 

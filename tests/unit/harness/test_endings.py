@@ -19,8 +19,9 @@ from durable_tui.storage.errors import Fenced
 from tests.tools.custom_tasks import define, finish, gated, start
 from tests.tools.faults import Fault, FaultyStorage
 from tests.tools.folding import fold
-from tests.tools.scenario import Rig, wait_until
+from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
+from tests.tools.waiting import a_while, turns, until
 
 Made = Callable[..., Awaitable[Rig]]
 NOTE = {"role": "user", "content": "w", "timestamp": 1}
@@ -159,9 +160,9 @@ async def test_spec_13_close_seals_admission_and_what_was_admitted_is_stored_but
     asked = storage.asked
     storage.gate.clear()
     admitted = [asyncio.create_task(rig.root.write("pi.user", model=[NOTE])) for _ in range(3)]
-    await wait_until(lambda: storage.asked == asked + 1)
+    await until(lambda: storage.asked == asked + 1)
     closing = asyncio.create_task(rig.harness.close())
-    await asyncio.sleep(0.01)
+    await turns()
     with pytest.raises(SessionClosed):
         await rig.root.write("pi.user", model=[NOTE])
     assert not closing.done()
@@ -190,12 +191,12 @@ async def test_spec_13_no_phase_begins_after_close_also_when_its_reservation_was
     asked = storage.asked
     storage.gate.clear()
     await rig.harness.resume()
-    await wait_until(lambda: storage.asked == asked + 1)
+    await until(lambda: storage.asked == asked + 1)
     closing = asyncio.create_task(rig.harness.close())
-    await asyncio.sleep(0.01)
+    await turns()
     storage.gate.set()
     await asyncio.wait_for(closing, 5)
-    await asyncio.sleep(0.01)
+    await turns()
     assert ran == []
     assert [task.get_name() for task in asyncio.all_tasks() if task.get_name() == f"task {task_id}"] == []
 
@@ -205,7 +206,7 @@ async def test_spec_13_close_joins_stubborn_work_and_is_idempotent(made: Made) -
     await rig.root.submit("go")
     await rig.effects.wait_started("stubborn")
     first = asyncio.create_task(rig.harness.close())
-    await asyncio.sleep(0.01)
+    await turns()
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
@@ -240,7 +241,7 @@ async def test_spec_13_waits_reject_when_the_session_ends_and_afterwards(made: M
     rig = await made([call(("gate", {"text": "g"})), say("done")], storage)
     waits = await _waits(rig)
     waiting = {name: asyncio.ensure_future(wait()) for name, wait in waits.items()}
-    await asyncio.sleep(0.01)
+    await turns()
     error: type[Exception] = {"close": SessionClosed, "poison": SessionPoisoned, "fence": Fenced}[end]
     if end == "close":
         await rig.harness.close()
@@ -258,8 +259,7 @@ async def test_spec_13_waits_reject_when_the_session_ends_and_afterwards(made: M
         with pytest.raises(error):
             await asyncio.wait_for(wait(), 5)
         assert name
-    await asyncio.sleep(0.02)
-    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("task ")]
+    await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name().startswith("task ")])
 
 
 async def test_spec_13_waits_begun_while_closing_reject_too(made: Made) -> None:
@@ -268,11 +268,11 @@ async def test_spec_13_waits_begun_while_closing_reject_too(made: Made) -> None:
     waits = await _waits(rig)
     storage.gate.clear()
     writing = asyncio.create_task(rig.root.write("pi.user", model=[NOTE]))
-    await asyncio.sleep(0.01)
+    await turns()
     closing = asyncio.create_task(rig.harness.close())
-    await asyncio.sleep(0.01)
+    await turns()
     late = [asyncio.ensure_future(wait()) for wait in waits.values()]
-    await asyncio.sleep(0.01)
+    await turns()
     storage.gate.set()
     await asyncio.gather(closing, writing)
     for pending in late:
@@ -285,7 +285,7 @@ async def test_spec_8_6_cancelled_waits_leave_nothing_behind(made: Made) -> None
     waits = await _waits(rig)
     for wait in (waits["submission"], waits["task"]):
         pending = asyncio.ensure_future(wait())
-        await asyncio.sleep(0.01)
+        await turns()
         pending.cancel()
         with pytest.raises(asyncio.CancelledError):
             await pending
@@ -314,7 +314,7 @@ async def test_spec_7_what_starts_scheduling_and_what_does_not(made: Made) -> No
     await rig.harness.title("name")
     other = await ready()
     await rig.harness.abort_task(other)
-    await asyncio.sleep(0.02)
+    await a_while()
     assert [row["status"] for row in rig.harness.inspect()] == ["pending", "pending"], "nothing has started"
     assert (await rig.harness.wait_for_task(task_id))["state"]["status"] == "terminal"
     assert (await rig.harness.wait_for_task(other))["state"]["outcome"]["status"] == "aborted"

@@ -12,9 +12,10 @@ import pytest
 
 from durable_tui.agent.settings import Settings
 from durable_tui.models.provider import ModelError
-from tests.tools.scenario import Rig, wait_until
+from tests.tools.scenario import Rig
 from tests.tools.schedules import clock, run
 from tests.tools.strict_provider import Turn, call, say
+from tests.tools.waiting import until
 
 REAL = Settings(partial_interval=0.0, output_interval=0.0)
 
@@ -70,12 +71,12 @@ def test_p19_a_servers_wait_is_honoured_as_given_up_to_ten_minutes(seconds: floa
         rig, times = await _rig([say("fine")])
         rig.provider.faults = {1: busy}
         submission = await rig.root.submit("go")
-        await wait_until(lambda: len(times) == 1)
+        await until(lambda: len(times) == 1)
 
         async def shown() -> bool:
             return "retry" in (await rig.document("pi.live")).get("generation", {})
 
-        await wait_until(shown)
+        await until(shown)
         retry = (await rig.document("pi.live"))["generation"]["retry"]
         assert abs(retry["at"] - clock() - seconds * 1000) < 100 and "slow down" in retry["error"]
         assert (await submission.wait()).status == "done"
@@ -124,7 +125,7 @@ def test_r06_the_third_attempt_comes_at_its_stored_time_after_reopening(away: fl
     async def body() -> None:
         rig, times = await _rig([say("x", error=ModelError("down", "network"))])
         submission = await rig.root.submit("go", request_id="r")
-        await wait_until(lambda: len(times) == 2)
+        await until(lambda: len(times) == 2)
         await asyncio.sleep(1.0)
         stored = (await rig.document("pi.live"))["generation"]
         await (rig.close() if clean else rig.kill())

@@ -30,7 +30,6 @@ tool_execution = "sequential"
 restart_limit = 3
 retry = {max_retries = 1, base_delay = 0.5, max_delay = 6.0}
 progress = {partial_interval = 0.2, output_interval = 0.3}
-compaction = {enabled = true, reserve_tokens = 16384, keep_recent_tokens = 20000, background_tokens = 32768}
 limits = {turns = 20, cost = 1.5}
 """
 
@@ -38,6 +37,7 @@ limits = {turns = 20, cost = 1.5}
 def test_spec_20_every_key_arrives_where_it_is_used() -> None:
     config = parse_config(DESIGN, PATH)
     settings = config.harness_settings()
+    assert not config.warnings
     assert config.model == "local/qwen3" and config.thinking == "high" and config.durability == "power"
     assert config.providers["local"]["api_key_env"] == "LOCAL_KEY"
     assert config.providers["play"]["script"] == "/home/me/turns.json"
@@ -46,6 +46,20 @@ def test_spec_20_every_key_arrives_where_it_is_used() -> None:
     assert (settings.max_retries, settings.base_delay, settings.max_delay) == (1, 0.5, 6.0)
     assert (settings.partial_interval, settings.output_interval) == (0.2, 0.3)
     assert (settings.limit_turns, settings.limit_cost) == (20, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[settings]\nrestart_limit = 3\ncompaction = {enabled = true, reserve_tokens = 16384}\n", 3),
+        ("[settings]\nrestart_limit = 3\n[settings.compaction]\nenabled = false\nbackground_tokens = 32768\n", 3),
+    ],
+)
+def test_a_key_that_does_nothing_yet_is_named_once_and_the_rest_counts(text: str, line: int) -> None:
+    config = parse_config(text, PATH)
+    assert config.harness_settings().restart_limit == 3 and "compaction" not in config.settings
+    [warning] = config.warnings
+    assert warning.startswith(f"{PATH}, line {line}: settings.compaction: has no effect yet") and "\n" not in warning
 
 
 def test_facts_of_a_models_own_are_taken_as_they_are() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from durable_tui.host import terminal
 from durable_tui.host.terminal import Status, farewell, parse_status, program_name
+from tests.tools.waiting import a_while, until
 
 
 @pytest.fixture
@@ -82,14 +83,12 @@ def test_report_without_a_launcher_is_nothing(fresh: None) -> None:
 async def test_the_launcher_s_death_is_told_once(launcher: tuple[int, int]) -> None:
     told: list[bool] = []
     assert terminal.watch_launcher(asyncio.get_running_loop(), lambda: told.append(True))
-    await asyncio.sleep(0.02)
+    await a_while()
     assert told == []
 
     os.close(launcher[1])
-    async with asyncio.timeout(5):
-        while not told:
-            await asyncio.sleep(0)
-    await asyncio.sleep(0.02)
+    await until(lambda: told)
+    await a_while()
     assert told == [True]
 
 
@@ -104,7 +103,7 @@ async def test_u08_the_same_signal_twice_in_a_moment_is_one() -> None:
     try:
         for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP):
             os.kill(os.getpid(), signum)
-            await asyncio.sleep(0.02)
+        await until(lambda: signal.SIGHUP in seen)
         assert seen == [signal.SIGTERM, signal.SIGHUP]
     finally:
         for signum in terminal.STOP_SIGNALS:

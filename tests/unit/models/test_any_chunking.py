@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.answer import Answer
 from durable_tui.models.anthropic_stream import AnthropicStream
 from durable_tui.models.chat_stream import ChatStream
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.json_text import replace_surrogates
 from durable_tui.models.provider import BlockDelta, BlockStart, Finished, Model, ModelError, ModelRequest
 from durable_tui.models.responses_stream import ResponsesStream
 from tests.tools.sdk import assemble_bytes, neutral

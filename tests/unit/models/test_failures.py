@@ -198,7 +198,7 @@ def test_a_key_that_looks_like_no_key_is_removed_too() -> None:
 
 def test_messages_are_one_bounded_line_and_name_the_variable() -> None:
     error = classify(AT, 401, {"error": {"message": "no\x1b[31m\n" + "x" * 5000}})
-    assert str(error).startswith("acme: no [31m x")
+    assert str(error).startswith("acme: no xxx") and str(error).endswith("…")
     assert len(str(error)) < 800 and "\n" not in str(error)
     assert "ACME_KEY" in str(classify(AT, 401, "{}"))
     assert "502 Bad Gateway" in str(classify(AT, 502, "<!doctype html><title>502 Bad Gateway</title>"))

@@ -21,6 +21,7 @@ from durable_tui.tools.read import read
 from durable_tui.tools.write import write
 from tests.tools import pictures
 from tests.tools.fake_call import Bench, text_of
+from tests.tools.waiting import until
 
 
 @pytest.fixture
@@ -344,7 +345,7 @@ async def test_the_lock_is_free_after_a_cancelled_edit(bench: Bench) -> None:
     bench.environment = SlowEnvironment(EnvironmentScope(str(bench.cwd)))
     bench.put("f", b"a\n")
     task = asyncio.create_task(bench.call(edit, path="f", edits=one_edit("a", "b")))
-    await asyncio.sleep(0.03)
+    await until(lambda: _locks)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

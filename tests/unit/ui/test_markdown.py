@@ -139,7 +139,7 @@ def test_a_replaced_text_starts_over() -> None:
 
 @given(st.text(max_size=200), st.integers(1, 40))
 def test_markdown_fits_any_width(text: str, cells: int) -> None:
-    from durable_tui.ui.text.safe import clean
+    from durable_tui.ground.text import clean
 
     for line in markdown(clean(text), cells):
         assert width(line.text) <= max(cells, 4)

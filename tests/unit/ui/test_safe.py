@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from durable_tui.ground.text import clean, one_line
 from durable_tui.ui.text.runs import runs_text
-from durable_tui.ui.text.safe import clean, one_line, output_lines
+from durable_tui.ui.text.safe import output_lines
 
 HOSTILE = [
     "\x1b]52;c;ZXZpbA==\x07",

@@ -13,6 +13,7 @@ from durable_tui.agent.extension import ToolResult
 from durable_tui.environment import EnvironmentFailed
 from durable_tui.tools.bash import bash
 from tests.tools.fake_call import Bench, marked, measure, text_of
+from tests.tools.waiting import until
 
 LIMIT = 50 * 1024
 
@@ -67,7 +68,7 @@ async def test_t17_a_timeout_answers_in_time(bench: Bench, command: str) -> None
 async def test_t18_t19_a_cancelled_call_ends_its_processes(bench: Bench) -> None:
     command = f"{sys.executable} -c \"import subprocess,time; subprocess.Popen(['sleep','120']); time.sleep(120)\""
     task = asyncio.create_task(run(bench, command))
-    await asyncio.sleep(0.5)
+    await until(lambda: len(marked(bench.mark)) >= 2, pause=0.02)
     task.cancel()
     started = time.monotonic()
     with pytest.raises(asyncio.CancelledError):

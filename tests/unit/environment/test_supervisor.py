@@ -12,6 +12,7 @@ import pytest
 
 from durable_tui.environment import EnvironmentScope, LocalEnvironment, process, supervisor
 from tests.tools.fake_call import marked
+from tests.tools.waiting import until
 
 SCRIPT = """
 import sys
@@ -67,7 +68,7 @@ async def test_a_timeout_and_a_cancel_end_the_group(elsewhere: LocalEnvironment)
     assert (await elsewhere.run(command, timeout=1)).timed_out
     assert marked(mark_of(elsewhere)) == []
     task = asyncio.create_task(elsewhere.run(command))
-    await asyncio.sleep(0.5)
+    await until(lambda: len(marked(mark_of(elsewhere))) >= 2, pause=0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

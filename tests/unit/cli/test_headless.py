@@ -19,12 +19,12 @@ def row(number: int, status: str, **more: Any) -> dict[str, Any]:
         ([], None),
         ([row(1, "running")], None),
         ([row(1, "pending", blocked="restart_limit")], "restart_limit"),
-        ([row(1, "waiting"), row(2, "pending", blocked="approval")], "approval"),
-        ([row(1, "waiting"), row(2, "pending", blocked="approval"), row(3, "running")], None),
+        ([row(1, "waiting"), row(2, "pending", blocked="missing_task")], "missing_task"),
+        ([row(1, "waiting"), row(2, "pending", blocked="missing_task"), row(3, "running")], None),
         ([row(1, "pending", blocked="missing_task"), row(2, "terminal")], "missing_task"),
         ([row(1, "pending", blocked="space")], None),
-        ([row(1, "waiting"), row(2, "terminal", blocked="approval")], None),
-        ([row(1, "pending", blocked="approval", background=True)], None),
+        ([row(1, "waiting"), row(2, "terminal", blocked="missing_task")], None),
+        ([row(1, "pending", blocked="missing_task", background=True)], None),
     ],
 )
 def test_parked_only_when_nothing_can_move_without_a_person(rows: list[dict[str, Any]], reason: str | None) -> None:

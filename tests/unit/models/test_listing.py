@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from durable_tui.models import ModelRequest, Models, Offer, ScriptedProvider, catalogue
 from durable_tui.models.known_providers import KNOWN
 from tests.tools.tiny_server import lists, says, tiny
+from tests.tools.waiting import until
 
 NO_LOCAL = {known.base_url_env: "http://127.0.0.1:9/v1" for known in KNOWN.values() if known.local}
 
@@ -146,9 +146,7 @@ async def test_the_first_request_finds_out_the_window_of_a_local_model() -> None
         models = Models.from_env({**NO_LOCAL, "LLAMA_CPP_BASE_URL": server.base_url})
         assert models.resolve("llama.cpp/m").context_window is None
         models.stream(ModelRequest(models.resolve("llama.cpp/m"), "", []))
-        async with asyncio.timeout(30):
-            while models.resolve("llama.cpp/m").context_window is None:
-                await asyncio.sleep(0.01)
+        await until(lambda: models.resolve("llama.cpp/m").context_window)
         assert models.resolve("llama.cpp/m").context_window == 4096
         models.learn("llama.cpp/m")  # known by now
         models.learn("openai/gpt-5.2")
