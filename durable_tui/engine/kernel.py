@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from durable_tui.agent.documents import AGENT
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 ENTRY_CACHE = 512
 TIDY_EVERY = 400  # commits
+V = TypeVar("V")
 
 
 class ModelSource(Protocol):
@@ -94,7 +95,7 @@ class Kernel:
         self.idle_waiters: list[asyncio.Future[None]] = []
         self._tidied = session.seq
         self._tidying: asyncio.Task[None] | None = None
-        self.watches: WeakSet[Watch] = WeakSet()
+        self.watches: WeakSet[Watch[Any]] = WeakSet()
         self._ended: OrderedDict[int, TaskRecord] = OrderedDict()
         self._entries: OrderedDict[int, EntryRecord] = OrderedDict()
         self.cancelling = Cancelling(self)
@@ -226,7 +227,7 @@ class Kernel:
     def owner_chain(self, tx: Transaction, record: TaskRecord) -> list[int]:
         return chain_of(record, tx.candidates(), {**self.session.conversations, **tx.conversations})
 
-    def watching(self, watch: Watch) -> Watch:
+    def watching(self, watch: Watch[V]) -> Watch[V]:
         """Remember a watch, to end it with the session; after its end a watch has no frames."""
         if self.session.sealed:
             watch.finish()

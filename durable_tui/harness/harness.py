@@ -30,6 +30,7 @@ from durable_tui.session.session import CommitScope, SessionState
 from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Storage
 from durable_tui.storage.records import OwnerRef, TaskRecord
+from durable_tui.views.shapes import TasksView
 from durable_tui.views.watch_sources import TasksSource, task_row
 
 
@@ -184,10 +185,10 @@ class Harness:
                 row["blocked"] = reason
         return rows
 
-    def watch_tasks(self) -> Watch:
+    def watch_tasks(self) -> Watch[TasksView]:
         """Frames of the live task graph and of what ended lately (spec 13)."""
 
-        async def prepare(watch: Watch) -> TasksSource:
+        async def prepare(watch: Watch[TasksView]) -> TasksSource:
             return TasksSource(self._kernel, watch)
 
         return self._kernel.watching(Watch(prepare))
@@ -205,7 +206,7 @@ class Harness:
         """`dt.session`: `{title?, cwd, createdAt}`."""
         return await self._kernel.session.value(SESSION)
 
-    async def title(self, text: str) -> None:
+    async def rename(self, text: str) -> None:
         """Name the session; an empty text takes the name away."""
         async with self._kernel.session.commit() as tx:
             draft = await tx.document(SESSION)

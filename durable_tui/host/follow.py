@@ -6,9 +6,9 @@ Looks at the newest commit a few times a second and reads what changed since, in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from durable_tui.engine.recovery import made_at
 from durable_tui.host.reading import SESSION_SCOPE, conversation_scope, document_value
@@ -17,6 +17,7 @@ from durable_tui.session.watch import Frame
 if TYPE_CHECKING:
     from durable_tui.storage.records import StoredEntry, TaskRecord
     from durable_tui.storage.sqlite.store import SqliteStorage
+    from durable_tui.views.shapes import ConversationView, ShownEntry, TaskRow, TasksView
 
 INTERVAL = 0.3  # seconds between two looks
 ROOT = 1
@@ -28,9 +29,11 @@ DOCUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 SESSION_DOCUMENTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("recovery", "dt.recovery", {"deaths": []}),
-    ("session", "dt.session", {}),
+    ("session", "dt.session", {"cwd": "", "createdAt": 0}),
 )
 LIVE = ("run", "generation", "tools", "compactions")
+
+V = TypeVar("V")
 
 
 class Followed:
@@ -58,14 +61,14 @@ class Followed:
         """The newest entries before an id, in order."""
         return (await self.storage.entries(ROOT, before=before, limit=limit, reverse=True))[::-1]
 
-    async def watch(self, tail: int | None = None) -> AsyncIterator[Frame]:
+    async def watch(self, tail: int | None = None) -> AsyncGenerator[Frame[ConversationView], None]:
         """The view now, and again whenever commits have changed it."""
         newest = await self._newest()
         limit = tail or 1_000_000
         page = await self.storage.entries(ROOT, limit=limit + 1, reverse=True)
         entries = [shown(stored) for stored in reversed(page[:limit])]
         parts = await self._parts()
-        yield self._frame({"entries": entries, "first": len(page) <= limit, **parts}, None, newest)
+        yield self._frame(_view(entries, len(page) <= limit, parts), None, newest)
         async for seq in self._changes(newest[0]):
             ops: list[Any] = []
             last = entries[-1]["id"] if entries else 0
@@ -77,16 +80,16 @@ class Followed:
             ops += [["s", [key], value] for key, value in parts.items() if former.get(key) != value]
             ops += [["d", [key]] for key in former if key not in parts]
             if ops:
-                yield self._frame({"entries": entries, "first": len(page) <= limit, **parts}, ops, seq)
+                yield self._frame(_view(entries, len(page) <= limit, parts), ops, seq)
 
-    async def watch_tasks(self) -> AsyncIterator[Frame]:
+    async def watch_tasks(self) -> AsyncGenerator[Frame[TasksView], None]:
         """The live tasks, whole, whenever commits were made."""
         newest = await self._newest()
         yield await self._tasks(newest)
         async for seq in self._changes(newest[0]):
             yield await self._tasks(seq)
 
-    async def _changes(self, seq: int) -> AsyncIterator[tuple[int, int]]:
+    async def _changes(self, seq: int) -> AsyncGenerator[tuple[int, int], None]:
         while not self._closed.is_set():
             try:
                 await asyncio.wait_for(self._closed.wait(), INTERVAL)
@@ -112,21 +115,25 @@ class Followed:
         parts.update({key: live[key] for key in LIVE if key in live})
         return parts
 
-    async def _tasks(self, newest: tuple[int, int]) -> Frame:
-        value = {"tasks": [task_row(record) for record in await self.storage.live_tasks()]}
+    async def _tasks(self, newest: tuple[int, int]) -> Frame[TasksView]:
+        value: TasksView = {"tasks": [task_row(record) for record in await self.storage.live_tasks()]}
         return self._frame(value, None, newest)
 
-    def _frame(self, value: Any, ops: list[Any] | None, newest: tuple[int, int]) -> Frame:
+    def _frame(self, value: V, ops: list[Any] | None, newest: tuple[int, int]) -> Frame[V]:
         return Frame(value, [["r", value]] if ops is None else ops, newest[0], newest[1])
 
 
-def shown(stored: StoredEntry) -> dict[str, Any]:
+def _view(entries: list[ShownEntry], first: bool, parts: dict[str, Any]) -> ConversationView:
+    return cast("ConversationView", {"entries": entries, "first": first, **parts})
+
+
+def shown(stored: StoredEntry) -> ShownEntry:
     """An entry as a view has it."""
     return {**stored.record, "seq": stored.seq}
 
 
-def task_row(record: TaskRecord) -> dict[str, Any]:
-    """One task as a task view has it, from its record alone."""
+def task_row(record: TaskRecord) -> TaskRow:
+    """One task as a task view has it, from its record alone: without what it is doing, which only its code knows."""
     state = record["state"]
     row: dict[str, Any] = {
         key: record[key]
@@ -142,4 +149,4 @@ def task_row(record: TaskRecord) -> dict[str, Any]:
         row["provider"] = provider
     if state["status"] == "waiting":
         row["waitingOn"] = list(state["on"])
-    return row
+    return cast("TaskRow", row)

@@ -90,7 +90,7 @@ class Commands(ModelCommands, PlaceCommands):
     async def do_rename(self, argument: str) -> None:
         session = self.session
         if argument:
-            await session.harness.title(argument)
+            await session.harness.rename(argument)
             return
         screen = LineScreen(self.app.look, "rename the session", session.model.header().title)
         self.app.push_screen(screen, self._renamed)

@@ -54,7 +54,10 @@ class ConversationView(TypedDict):
 
 
 class TaskRow(TypedDict):
-    """One task as people see it: what it does, where it stands, what it waits for, why it is blocked."""
+    """One task as people see it: what it does, where it stands, what it waits for, why it is blocked.
+
+    `doing` and `recovered` are known to the session's owner only.
+    """
 
     id: int
     conversationId: int
@@ -62,7 +65,7 @@ class TaskRow(TypedDict):
     background: bool
     status: Literal["pending", "running", "waiting", "completing", "terminal"]
     abortRequested: bool
-    doing: str
+    doing: NotRequired[str]
     owner: NotRequired[int]
     restarts: NotRequired[int]
     startedAt: NotRequired[int]

@@ -17,6 +17,7 @@ from durable_tui.storage.records import StoredEntry, TaskRecord
 
 if TYPE_CHECKING:
     from durable_tui.engine.kernel import Kernel
+    from durable_tui.views.shapes import ConversationView, TasksView
 
 LIVE_LISTS = ("tools", "compactions")
 PLACES: tuple[tuple[str, DocumentDefinition], ...] = (
@@ -77,7 +78,7 @@ def shown_entry(stored: StoredEntry) -> Any:
 class ConversationSource:
     """Feeds one watch of one conversation."""
 
-    def __init__(self, kernel: Kernel, watch: Watch, conversation_id: int) -> None:
+    def __init__(self, kernel: Kernel, watch: Watch[ConversationView], conversation_id: int) -> None:
         self._kernel = kernel
         self._watch = watch
         self._id = conversation_id
@@ -89,7 +90,9 @@ class ConversationSource:
         self._stop: Callable[[], None] = lambda: None
 
     @classmethod
-    async def create(cls, kernel: Kernel, watch: Watch, conversation_id: int, tail: int | None) -> ConversationSource:
+    async def create(
+        cls, kernel: Kernel, watch: Watch[ConversationView], conversation_id: int, tail: int | None
+    ) -> ConversationSource:
         """Load the current view; commits that land meanwhile are in it."""
         source = cls(kernel, watch, conversation_id)
         source._stop = kernel.session.observe(source._observe)
@@ -124,7 +127,7 @@ class ConversationSource:
         self._seq, self._at = session.seq, session.at
         self._ready = True
 
-    def whole(self) -> Frame:
+    def whole(self) -> Frame[ConversationView]:
         """The current view as one frame."""
         return Frame(self._value, [["r", self._value]], self._seq, self._at)
 
@@ -281,14 +284,14 @@ def task_row(kernel: Kernel, record: TaskRecord) -> dict[str, Any]:
 class TasksSource:
     """Feeds one watch of the live task graph."""
 
-    def __init__(self, kernel: Kernel, watch: Watch) -> None:
+    def __init__(self, kernel: Kernel, watch: Watch[TasksView]) -> None:
         self._kernel = kernel
         self._watch = watch
         self._value = self._build()
         self._stop = kernel.session.observe(self._observe)
         self._unhook = kernel.scheduler.on_blocked(self.refresh)
 
-    def whole(self) -> Frame:
+    def whole(self) -> Frame[TasksView]:
         session = self._kernel.session
         return Frame(self._value, [["r", self._value]], session.seq, session.at)
 

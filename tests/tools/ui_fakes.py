@@ -185,7 +185,7 @@ class FakeHarness:
     async def retry_task(self, task_id: int) -> None:
         pass
 
-    async def title(self, text: str) -> None:
+    async def rename(self, text: str) -> None:
         pass
 
 
