@@ -14,6 +14,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerState
 
+from durable_tui.host.exit_status import Status, status_of
 from durable_tui.host.options import ScreenOptions
 from durable_tui.models.images import ImageRefused
 from durable_tui.ui import garbage
@@ -26,7 +27,7 @@ from durable_tui.ui.appearance import Appearance
 from durable_tui.ui.command_palette import ActionProvider
 from durable_tui.ui.commands import Commands, home
 from durable_tui.ui.notices import refusal, welcome
-from durable_tui.ui.open_session import Session, choose_path, exit_status, follow_at, make_session, open_at
+from durable_tui.ui.open_session import Session, choose_path, follow_at, make_session, open_at
 from durable_tui.ui.place_commands import CommandError
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
@@ -223,7 +224,8 @@ class DurableApp(Appearance):
         refused = refusal(error, path)
         if not refused.owned:
             log.error("the session did not open", exc_info=error)
-        status = exit_status(error)
+        known = status_of(error)
+        status = known[0] if known is not None else Status.UNANSWERED
         self.failure = (status, refused.text)
         if self.host is None:
             self.leave(status)

@@ -241,15 +241,3 @@ async def open_at(
     from durable_tui.host.opening import open_session
 
     return await open_session(host, path, directory=directory, model=model, thinking=thinking, fallback_model=TOUR)
-
-
-def exit_status(error: BaseException) -> int:
-    """The program's status for what kept a session from opening (spec 20)."""
-    from durable_tui.host.host_errors import HostError
-    from durable_tui.storage.errors import SessionLocked, StorageError
-
-    if isinstance(error, HostError):
-        return 2
-    if isinstance(error, SessionLocked):
-        return 3
-    return 4 if isinstance(error, StorageError) else 1
