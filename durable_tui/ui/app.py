@@ -27,7 +27,7 @@ from durable_tui.ui.appearance import Appearance
 from durable_tui.ui.command_palette import ActionProvider
 from durable_tui.ui.commands import Commands, home
 from durable_tui.ui.notices import refusal, welcome
-from durable_tui.ui.open_session import Session, choose_path, follow_at, make_session, open_at
+from durable_tui.ui.open_session import OpenSession, choose_path, follow_at, make_session, open_at
 from durable_tui.ui.place_commands import CommandError
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
@@ -74,10 +74,10 @@ class DurableApp(Appearance):
         self.now = now or (lambda: int(time.time() * 1000))
         self._live_clock = now is None
         self._opener = opener or self._open_by_host
-        self.session: Session | None = None
+        self.session: OpenSession | None = None
         self.keymap: dict[str, str] = {}
         self.commands = Commands(self)
-        self.look = Look(self.palette, self.glyphs)
+        self.look = Look(self.theme_styles, self.glyphs)
         self.main = self._main_screen(ScreenModel(glyphs=self.glyphs))
         self._missed = False  # paints were left out
         self.leaving = False
@@ -89,7 +89,7 @@ class DurableApp(Appearance):
         self._said: Timer | None = None
 
     def _main_screen(self, model: ScreenModel) -> MainScreen:
-        return MainScreen(model, palette=self.palette, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
+        return MainScreen(model, styles=self.theme_styles, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class DurableApp(Appearance):
         self.failure = None
         await self._show(opened, reading=True)
 
-    async def _show(self, opened: Any, *, reading: bool = False) -> Session:
+    async def _show(self, opened: Any, *, reading: bool = False) -> OpenSession:
         """Put an opened session on the screen; the former one is closed in order."""
         former = self.session
         if former is not None:
@@ -273,7 +273,7 @@ class DurableApp(Appearance):
             if busy:
                 self.tell(f"“{one_line(title, 40)}” is closed in order; its work goes on at its next open")
 
-    def _close_later(self, session: Session) -> None:
+    def _close_later(self, session: OpenSession) -> None:
         task = asyncio.get_running_loop().create_task(session.close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -283,18 +283,18 @@ class DurableApp(Appearance):
         session = self.session
         if session is None or not self.main.transcript.has_older:
             return False
-        conversation = session.model.conversation
-        if conversation.first_entry is None:
+        transcript = session.model.transcript
+        if transcript.first_entry is None:
             return False
-        page = await session.root.entries(before=conversation.first_entry, limit=PAGE)
+        page = await session.root.entries(before=transcript.first_entry, limit=PAGE)
         records = [{**entry.record, "seq": entry.seq} for entry in page]
         if len(page) < PAGE:
             self.main.transcript.has_older = False
             session.model.all_loaded = True
         if not records:
             return False
-        count = conversation.prepend(records)
-        if conversation.orphans_joined:
+        count = transcript.prepend(records)
+        if transcript.orphans_joined:
             self.main.transcript.show(Changes(reset=True, tail=True))
         else:
             self.main.transcript.prepended(count)
@@ -308,7 +308,7 @@ class DurableApp(Appearance):
     def paint(self, changes: Changes) -> None:
         """Called by the feed, at most twelve times a second."""
         session = self.session
-        if session is None or self.main.model is not session.model or not self.main.complete:
+        if session is None or self.main.model is not session.model or not self.main.has_parts:
             return
         session.note_problem()
         self._tell_launcher()
@@ -341,7 +341,7 @@ class DurableApp(Appearance):
 
     def _tick(self) -> None:
         self._make_up()
-        if not self.main.complete:
+        if not self.main.has_parts:
             return
         if self.session is not None and self.session.note_problem():
             self.main.paint_moving()
@@ -425,7 +425,7 @@ class DurableApp(Appearance):
         elif self.session is None:
             self.main.composer.not_stored(event.text)  # tried again once there is one
 
-    async def _store_draft(self, session: Session, text: str) -> None:
+    async def _store_draft(self, session: OpenSession, text: str) -> None:
         try:
             await session.root.set_draft(text)
             self.main.composer.kept(text)
@@ -507,7 +507,7 @@ class DurableApp(Appearance):
         self.main.paint_moving()
         self.work(self._leave(session, status), "leave")
 
-    async def _leave(self, session: Session, status: int) -> None:
+    async def _leave(self, session: OpenSession, status: int) -> None:
         try:
             await self._keep_draft(session)
             self._tell_launcher()
@@ -517,7 +517,7 @@ class DurableApp(Appearance):
         finally:
             self.exit(status, return_code=status)
 
-    async def _keep_draft(self, session: Session) -> None:
+    async def _keep_draft(self, session: OpenSession) -> None:
         text = self.main.composer.unsaved
         if text is None or session.model.reading:
             return

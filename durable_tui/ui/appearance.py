@@ -1,4 +1,4 @@
-"""How the screen looks: themes from files, the palette of the one in use, and changes as they are saved (spec 22)."""
+"""How the screen looks: themes from files, the styles of the one in use, and changes as they are saved (spec 22)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from textual.app import App
 
 from durable_tui.ui import themes as theme_files
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 
 
 class Appearance(App[int]):
@@ -16,8 +16,8 @@ class Appearance(App[int]):
 
     def __init__(self, *, ascii_only: bool = False, theme: str | None = None, host: Any = None) -> None:
         self.glyphs = Glyphs(ascii_only)
-        self._palette: Palette | None = None
-        self._palette_of = ""
+        self._styles_made: Styles | None = None
+        self._styles_theme = ""
         super().__init__()
         self.host = host
         self._wanted_theme = theme
@@ -52,24 +52,24 @@ class Appearance(App[int]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return theme_files.variable_defaults()
 
-    def palette(self) -> Palette:
+    def theme_styles(self) -> Styles:
         """The styles of the theme in use."""
-        if self._palette is None or self._palette_of != self.theme:
+        if self._styles_made is None or self._styles_theme != self.theme:
             loaded = self._loaded.get(self.theme)
             theme = self.current_theme
             variables = {**theme.to_color_system().generate(), **theme.variables}
-            self._palette = Palette(variables, plain=loaded.plain if loaded else False)
-            self._palette_of = self.theme
-        return self._palette
+            self._styles_made = Styles(variables, plain=loaded.plain if loaded else False)
+            self._styles_theme = self.theme
+        return self._styles_made
 
     def _watch_theme(self, theme_name: str) -> None:
-        self._palette = None
+        self._styles_made = None
         super()._watch_theme(theme_name)
 
     def reload_themes(self) -> None:
         """Files changed: show the theme in use anew (spec 22)."""
         problems = self._load_themes()
-        self._palette = None
+        self._styles_made = None
         self._invalidate_css()
         self.refresh_css(animate=False)
         self.refresh(layout=True)

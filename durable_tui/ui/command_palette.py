@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.command import CommandInput, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual import command
+from textual.command import CommandInput, DiscoveryHit, Hit, Hits, Provider
 
 from durable_tui.ui.actions import ACTIONS, Action, fuzzy, key_label, keys_of
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
 
 
-class Palette(CommandPalette):
+class CommandPalette(command.CommandPalette):
     """Textual's palette with a cursor that stands still."""
 
     def on_mount(self) -> None:

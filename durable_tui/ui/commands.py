@@ -14,14 +14,14 @@ from durable_tui.ui import clipboard
 from durable_tui.ui.actions import BY_ID, Action
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.rows import Row
-from durable_tui.ui.command_palette import Palette
+from durable_tui.ui.command_palette import CommandPalette
 from durable_tui.ui.model_commands import ModelCommands
 from durable_tui.ui.place_commands import CommandError, PlaceCommands
 from durable_tui.ui.screens.dialogs import ChoiceScreen, HelpScreen, LineScreen
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
-    from durable_tui.ui.open_session import Session
+    from durable_tui.ui.open_session import OpenSession
 
 QUIT_TWICE = 2.0  # seconds within which the second Ctrl+C quits
 OVER_DIALOGS = {"quit", "interrupt", "suspend"}  # what works while a dialog is open
@@ -73,7 +73,7 @@ class Commands(ModelCommands, PlaceCommands):
     # --- the program ----------------------------------------------------------------------------------------
 
     def do_palette(self) -> None:
-        self.app.push_screen(Palette(id="--command-palette"))
+        self.app.push_screen(CommandPalette(id="--command-palette"))
 
     def do_help(self) -> None:
         self.app.push_screen(HelpScreen(self.app.look, self.app.keymap))
@@ -173,7 +173,7 @@ class Commands(ModelCommands, PlaceCommands):
             main.go_to("composer")
         return None
 
-    async def _stop(self, session: Session) -> None:
+    async def _stop(self, session: OpenSession) -> None:
         try:
             stopped = await session.root.stop()
         except BaseException:

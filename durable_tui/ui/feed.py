@@ -71,11 +71,11 @@ class Feed:
                 self.first.set()
 
     def _again(self, frame: Any) -> Changes:
-        from durable_tui.ui.adapter.transcript_model import Conversation
+        from durable_tui.ui.adapter.transcript_model import TranscriptModel
 
-        former = self.model.conversation
-        self.model.conversation = Conversation()
-        self.model.conversation.builder = former.builder
+        former = self.model.transcript
+        self.model.transcript = TranscriptModel()
+        self.model.transcript.builder = former.builder
         changes = self.model.apply(_Whole(frame))
         changes.reset = True
         return changes

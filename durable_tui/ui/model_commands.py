@@ -12,7 +12,7 @@ from durable_tui.ui.screens.models import ModelsScreen
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
-    from durable_tui.ui.open_session import Session
+    from durable_tui.ui.open_session import OpenSession
 
 THINKING = (
     "How much the model thinks before it answers, from the next request on. What a level means is up to the model."
@@ -23,7 +23,7 @@ class ModelCommands:
     """A part of `commands.Commands`."""
 
     app: DurableApp
-    session: Session
+    session: OpenSession
 
     async def do_model(self, argument: str) -> None:
         session = self.session
@@ -69,7 +69,7 @@ class ModelCommands:
         if level:
             self.app.work(self.do_thinking(level), "thinking")
 
-    def _thinks(self, session: Session) -> bool | None:
+    def _thinks(self, session: OpenSession) -> bool | None:
         """Whether the model in use reasons, as far as that is known."""
         try:
             known: bool | None = session.opened.models.resolve(session.model.header().model).reasoning

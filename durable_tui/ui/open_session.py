@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.screen import ScreenModel
-from durable_tui.ui.adapter.transcript_model import Changes, Conversation
+from durable_tui.ui.adapter.transcript_model import Changes, TranscriptModel
 from durable_tui.ui.feed import Feed
 from durable_tui.ui.files import Files
 from durable_tui.ui.glyphs import Glyphs
@@ -26,7 +26,7 @@ TOUR = "scripted/tour"
 
 
 @dataclass(slots=True)
-class Session:
+class OpenSession:
     """One open session: what the host opened, what the screen shows of it, and the feed between the two."""
 
     opened: Any
@@ -138,12 +138,12 @@ def make_session(
     glyphs: Glyphs,
     report: Callable[[BaseException], None],
     now: Callable[[], int],
-) -> Session:
+) -> OpenSession:
     """Put model and feed around an opened session; watches nothing yet."""
     summarize, replay_of = tool_words(opened.registry)
     home = os.path.expanduser("~")
     model = ScreenModel(
-        Conversation(summarize, replay_of),
+        TranscriptModel(summarize, replay_of),
         conversation_id=opened.root.id,
         epoch=getattr(opened.storage, "epoch", None),
         home=home if home != "~" else "",
@@ -152,7 +152,7 @@ def make_session(
     model.fallback_title = f"session {opened.id[-8:]}"
     feed = Feed(opened.root, opened.harness, model, paint, report=report)
     agent_cwd = opened.session.get("cwd") or os.getcwd()
-    return Session(opened, model, feed, Files(agent_cwd), now=now)
+    return OpenSession(opened, model, feed, Files(agent_cwd), now=now)
 
 
 def tool_words(registry: Any) -> tuple[Callable[[str, Any], str], Callable[[str], str]]:

@@ -12,7 +12,7 @@ from durable_tui.ui.text.safe import one_line
 
 if TYPE_CHECKING:
     from durable_tui.ui.app import DurableApp
-    from durable_tui.ui.open_session import Session
+    from durable_tui.ui.open_session import OpenSession
     from durable_tui.ui.screens.main import MainScreen
 
 
@@ -30,7 +30,7 @@ class PlaceCommands:
         return self.app.main
 
     @property
-    def session(self) -> Session:
+    def session(self) -> OpenSession:
         session = self.app.session
         if session is None:
             raise CommandError("no session is open yet")

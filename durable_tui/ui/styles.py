@@ -46,7 +46,7 @@ def variable(token: str) -> str:
     return "token-" + token.replace(".", "-")
 
 
-class Palette:
+class Styles:
     """Styles of one theme, made as they are asked for."""
 
     def __init__(self, variables: Mapping[str, str], *, plain: bool = False) -> None:

@@ -1,7 +1,7 @@
 """Themes from `themes/*.toml`: shipped ones and those of the user's home (spec 22).
 
 A file holds Textual's theme fields, `ansi` and `plain` flags, and `[tokens]`: the colours of the meanings in
-`palette.VARIABLES` and of frames and grounds. A user's theme of a shipped name replaces it.
+`styles.VARIABLES` and of frames and grounds. A user's theme of a shipped name replaces it.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ async def test_ui_r20_a_renderer_that_raises_ends_nothing(monkeypatch: pytest.Mo
 
 async def test_ui_r20_a_frame_that_cannot_be_read_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as (app, pilot, opened):
-        model = app.main.model.conversation
+        model = app.main.model.transcript
         monkeypatch.setattr(model, "_append", lambda *arguments: 1 / 0)
         opened.root.append(fakes.user(5, "first"))
         opened.root.append(fakes.user(6, "second"))
@@ -262,7 +262,7 @@ async def test_u04_streaming_while_dialogs_open_and_close() -> None:
                 await pilot.press("escape")
         await pilot.press("escape")
         await until(pilot, lambda: "word199" in screen_text(app))
-        assert app.main.model.conversation.tail
+        assert app.main.model.transcript.tail
         await pilot.press("ctrl+q")
         await until(pilot, lambda: opened.closed == 1)
 

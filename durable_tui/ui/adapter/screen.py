@@ -8,7 +8,7 @@ from typing import Any
 from durable_tui.models.usage import tokens_text, total_usage
 from durable_tui.ui.adapter import header, recovery_cards, rows, words
 from durable_tui.ui.adapter.blocks import Said
-from durable_tui.ui.adapter.transcript_model import Changes, Conversation, FrameLike
+from durable_tui.ui.adapter.transcript_model import Changes, FrameLike, TranscriptModel
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 
 
@@ -17,14 +17,14 @@ class ScreenModel:
 
     def __init__(
         self,
-        conversation: Conversation | None = None,
+        transcript: TranscriptModel | None = None,
         *,
         conversation_id: int = 1,
         epoch: int | None = None,
         home: str = "",
         glyphs: Glyphs = UNICODE,
     ) -> None:
-        self.conversation = conversation or Conversation()
+        self.transcript = transcript or TranscriptModel()
         self.conversation_id = conversation_id
         self.epoch = epoch
         self.home = home
@@ -44,7 +44,7 @@ class ScreenModel:
     # --- frames ---------------------------------------------------------------------------------------------
 
     def apply(self, frame: FrameLike) -> Changes:
-        changes = self.conversation.apply(frame)
+        changes = self.transcript.apply(frame)
         self.seq = max(self.seq, frame.seq)
         run = frame.value.get("run")
         if self.stopping is not None and (not run or run.get("taskId") != self.stopping):
@@ -54,23 +54,21 @@ class ScreenModel:
         return changes
 
     def _times(self, changes: Changes) -> set[int]:
-        return {
-            index for index in self.conversation.apply_tasks(self.tasks, self.running_since) if index < changes.kept
-        }
+        return {index for index in self.transcript.apply_tasks(self.tasks, self.running_since) if index < changes.kept}
 
     def apply_tasks(self, frame: FrameLike) -> Changes:
         self.task_list = frame.value.get("tasks") or ()
         self.tasks = {task["id"]: task for task in self.task_list}
         self.seq = max(self.seq, frame.seq)
-        changes = Changes(parts={"tasks"}, kept=len(self.conversation.blocks))
-        changes.touched = self.conversation.apply_tasks(self.tasks, self.running_since)
+        changes = Changes(parts={"tasks"}, kept=len(self.transcript.blocks))
+        changes.touched = self.transcript.apply_tasks(self.tasks, self.running_since)
         return changes
 
     # --- what to show ---------------------------------------------------------------------------------------
 
     @property
     def view(self) -> Mapping[str, Any]:
-        return self.conversation.view
+        return self.transcript.view
 
     @property
     def run(self) -> Mapping[str, Any] | None:
@@ -111,7 +109,7 @@ class ScreenModel:
             stopping=self.stopping is not None,
         )
         return header.Header(
-            title=header.title_of(view, self.fallback_title if self.has_older else self.conversation.first_said),
+            title=header.title_of(view, self.fallback_title if self.has_older else self.transcript.first_said),
             cwd=words.home_path(str(cwd), self.home),
             model=header.model_of(view),
             thinking=header.thinking_of(view),
@@ -142,7 +140,7 @@ class ScreenModel:
         """What the person said in this conversation, oldest first, as far as it is loaded."""
         texts: list[str] = []
         current: int | None = None
-        for block in self.conversation.blocks:
+        for block in self.transcript.blocks:
             if isinstance(block.data, Said):
                 if block.entry == current and texts:
                     texts[-1] += "\n" + block.data.text

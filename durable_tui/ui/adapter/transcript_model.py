@@ -35,7 +35,7 @@ class FrameLike(Protocol):
 
 @dataclass(slots=True)
 class Changes:
-    """What a frame did. `parts` are top keys of the view; block indexes refer to `Conversation.blocks` afterwards."""
+    """What a frame did. `parts` are top keys of the view; block indexes refer to `TranscriptModel.blocks` afterwards."""
 
     parts: set[str] = field(default_factory=set)
     reset: bool = False
@@ -53,7 +53,7 @@ class Changes:
         self.touched = {index for index in self.touched | later.touched if index < self.kept}
 
 
-class Conversation:
+class TranscriptModel:
     """The state of one conversation's screen: `blocks` of entries, `tail` of what is being generated, `view`."""
 
     def __init__(
@@ -204,7 +204,7 @@ class Conversation:
         `orphans_joined` is set.
         """
         records = [record for record in records if not self._ids or int(record["id"]) < self._ids[0]]
-        older = Conversation(None, None)
+        older = TranscriptModel(None, None)
         older.builder = self.builder
         older._rows, older._row_tasks, older._folds = self._rows, self._row_tasks, self._folds
         older._add(records, Changes())

@@ -41,7 +41,7 @@ class SearchScreen(Dialog[Any]):
 
     def inside(self) -> ComposeResult:
         yield steady(Input(placeholder=self.placeholder, id="search", compact=True))
-        yield SearchPanel(palette=self.look.palette, glyphs=self.look.glyphs, id="found")
+        yield SearchPanel(styles=self.look.styles, glyphs=self.look.glyphs, id="found")
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()

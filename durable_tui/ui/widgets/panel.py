@@ -14,7 +14,7 @@ from textual.strip import Strip
 from durable_tui.ui.actions import first_key
 from durable_tui.ui.adapter.rows import Row, Rows
 from durable_tui.ui.glyphs import UNICODE, Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Run, justify
 from durable_tui.ui.text.safe import clean
 from durable_tui.ui.widgets.paint import plain, strip_of
@@ -34,9 +34,9 @@ class Panel(ScrollView, can_focus=True):
             self.panel = panel
             self.key = key
 
-    def __init__(self, *, palette: Callable[[], Palette], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+    def __init__(self, *, styles: Callable[[], Styles], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._palette = palette
+        self._styles = styles
         self.glyphs = glyphs
         self.rows: tuple[Row, ...] = ()
         self.empty = ""
@@ -99,18 +99,18 @@ class Panel(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         cells = max(self.scrollable_content_region.width, 1)
         base = self.visual_style.rich_style
-        palette = self._palette()
+        styles = self._styles()
         row_number = self.scroll_offset.y + y
         if not self.rows:
             runs: list[Run] = [(self.empty, "faint")] if row_number == 0 else []
-            return strip_of(runs, cells, palette, base)
+            return strip_of(runs, cells, styles, base)
         if row_number >= len(self.rows):
-            return strip_of([], cells, palette, base)
+            return strip_of([], cells, styles, base)
         row = self.rows[row_number]
         fill = "cursor-line" if self.shows_cursor and row.key is not None and row.key == self.chosen_key() else ""
         left = [(clean(text).replace("\n", " ").replace("\t", " "), style) for text, style in row.left]
         right = [(clean(text).replace("\n", " "), style) for text, style in row.right]
-        return strip_of(justify(left, right, cells, self.glyphs["ellipsis"]), cells, palette, base, fill=fill)
+        return strip_of(justify(left, right, cells, self.glyphs["ellipsis"]), cells, styles, base, fill=fill)
 
     def key_up(self) -> None:
         self.step(-1)

@@ -9,7 +9,7 @@ import pytest
 from durable_tui.delta import apply_ops, freeze
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool, source_text
 from durable_tui.ui.adapter.screen import ScreenModel
-from durable_tui.ui.adapter.transcript_model import Changes, Conversation
+from durable_tui.ui.adapter.transcript_model import Changes, TranscriptModel
 from durable_tui.ui.glyphs import UNICODE
 from durable_tui.ui.text.layout import layout
 from tests.tools.ui_fakes import (
@@ -32,7 +32,7 @@ class Play:
     def __init__(self, view: dict[str, Any] | None = None) -> None:
         self.view: Any = freeze(view or empty_view())
         self.seq = 1
-        self.model = Conversation()
+        self.model = TranscriptModel()
         self.model.apply(FakeFrame(self.view, [["r", self.view]], 1, 1))
 
     def ops(self, *ops: Any) -> Changes:
@@ -197,7 +197,7 @@ def test_ui_d02_ui_d03_interrupted_calls_say_what_is_known_and_show_the_policy()
 
 
 def test_recovered_calls_carry_their_mark() -> None:
-    model = Conversation()
+    model = TranscriptModel()
     view = recovered_scene().root.view
     model.apply(FakeFrame(view, [["r", view]], 128, 1))
     out = "\n".join(line.text for block in model.blocks for line in layout(block, 100, UNICODE))

@@ -15,7 +15,7 @@ from durable_tui.ui.actions import ACTIONS, BY_ID, bindings, check_keymap, compl
 from durable_tui.ui.clipboard import LIMIT, sequence
 from durable_tui.ui.commands import Commands
 from durable_tui.ui.files import walk
-from durable_tui.ui.styles import VARIABLES, Palette
+from durable_tui.ui.styles import VARIABLES, Styles
 from durable_tui.ui.widgets.heights import Heights
 
 
@@ -83,9 +83,9 @@ def test_text_has_a_contrast_of_four_and_a_half(name: str) -> None:
 
 def test_ui_t07_the_plain_theme_has_no_colour() -> None:
     assert SHIPPED["plain"].plain
-    palette = Palette({}, plain=True)
-    assert palette.style("bold attention ansi.red").color is None
-    assert palette.style("bold attention").bold
+    styles = Styles({}, plain=True)
+    assert styles.style("bold attention ansi.red").color is None
+    assert styles.style("bold attention").bold
 
 
 def test_ui_t07_no_color_and_poor_terminals_choose_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
