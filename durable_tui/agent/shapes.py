@@ -93,6 +93,7 @@ class Slot(TypedDict):
     details: NotRequired[Json]
     diagnostics: NotRequired[list[Diagnostic]]
     entry: NotRequired[int]
+    waitingFor: NotRequired[Literal["approval"]]
     recovered: NotRequired[Verdict]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from durable_tui.engine.recovery import made_at
 from durable_tui.host.reading import SESSION_SCOPE, conversation_scope, document_value
 from durable_tui.session.watch import Frame
+from durable_tui.views.shapes import shown
 
 if TYPE_CHECKING:
     from durable_tui.storage.records import StoredEntry, TaskRecord
@@ -125,11 +126,6 @@ class Followed:
 
 def _view(entries: list[ShownEntry], first: bool, parts: dict[str, Any]) -> ConversationView:
     return cast("ConversationView", {"entries": entries, "first": first, **parts})
-
-
-def shown(stored: StoredEntry) -> ShownEntry:
-    """An entry as a view has it."""
-    return {**stored.record, "seq": stored.seq}
 
 
 def task_row(record: TaskRecord) -> TaskRow:

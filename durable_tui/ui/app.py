@@ -194,7 +194,7 @@ class DurableApp(Appearance):
         session.note_problem()
         self.main.attach(session.model)
         self.main.set_notice(welcome(session.model.header()))
-        draft = (session.model.view.get("draft") or {}).get("text") or ""
+        draft = session.model.view["draft"]["text"]
         if draft and not reading:
             if self.main.composer.text:
                 self.main.composer.cleared.append(draft)  # one key (Up) away
@@ -286,9 +286,8 @@ class DurableApp(Appearance):
         transcript = session.model.transcript
         if transcript.first_entry is None:
             return False
-        page = await session.root.entries(before=transcript.first_entry, limit=PAGE)
-        records = [{**entry.record, "seq": entry.seq} for entry in page]
-        if len(page) < PAGE:
+        records = await session.older(transcript.first_entry, PAGE)
+        if len(records) < PAGE:
             self.main.transcript.has_older = False
             session.model.all_loaded = True
         if not records:

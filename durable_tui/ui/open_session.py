@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from durable_tui.host.options import ScreenOptions
     from durable_tui.models.listing import Offer
     from durable_tui.models.provider import ThinkingLevel
+    from durable_tui.views.shapes import ShownEntry
 
 TOUR = "scripted/tour"
 
@@ -67,6 +68,12 @@ class OpenSession:
         changed: bool = problem != self.model.problem
         self.model.problem = problem
         return changed
+
+    async def older(self, before: int, limit: int) -> list[ShownEntry]:
+        """The newest entries before an id, in order."""
+        from durable_tui.views.shapes import shown
+
+        return [shown(entry) for entry in await self.root.entries(before=before, limit=limit)]
 
     def offers(self, ask: bool) -> tuple[Sequence[Offer], str]:
         """What each provider offers, and the model of a session that names none; with `ask` it may take a second."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, cast
 
-from durable_tui.storage.records import EntryRecord
+from durable_tui.storage.records import EntryRecord, StoredEntry
 
 if TYPE_CHECKING:
     from durable_tui.agent.shapes import (
@@ -26,6 +26,11 @@ class ShownEntry(EntryRecord):
     """An entry and the commit that wrote it."""
 
     seq: int
+
+
+def shown(stored: StoredEntry) -> ShownEntry:
+    """An entry as a view has it."""
+    return cast(ShownEntry, {**stored.record, "seq": stored.seq})
 
 
 class ContextSize(TypedDict):

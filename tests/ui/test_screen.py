@@ -52,7 +52,7 @@ async def test_spec_15_found_rows_stand_on_the_screen_before_anything_moves() ->
         fakes.FakeConversation(
             fakes.empty_view(recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", "edit a.json"))]})
         ),
-        fakes.FakeHarness([{"id": 8, "kind": "pi.tool", "status": "pending", "conversationId": 1}]),
+        fakes.FakeHarness([fakes.task_row(8, "pending")]),
     )
     seen: list[str] = []
     async with running(opened, wait=False) as (app, pilot, _):
@@ -168,7 +168,7 @@ async def test_u01_hostile_text_is_literal_everywhere(hostile: str) -> None:
     )
     opened = fakes.FakeOpened(
         fakes.FakeConversation(view),
-        fakes.FakeHarness([{"id": 10, "kind": hostile, "status": "running", "conversationId": 1}]),
+        fakes.FakeHarness([fakes.task_row(10, kind=hostile)]),
     )
     opened.warnings = [hostile]
     async with running(opened, size=(160, 50)) as (app, pilot, _):

@@ -85,7 +85,7 @@ class MainScreen(Screen[None]):
         self.composer.said_before = self.model_said
         self.composer.focus()
         self._size_classes()
-        if not self.model.view:
+        if not self.model.has_view:
             self.set_notice([[("opening …", "dim")]])
         self.paint_all()
         self.composed.set()
@@ -199,7 +199,7 @@ class MainScreen(Screen[None]):
         """Move elapsed times on while something runs; without that only the header can have changed."""
         if not self.composed_in_running_app:
             return
-        if self.model.busy or self.model.view.get("compactions"):
+        if self.model.busy or self.model.view["compactions"]:
             self.paint_moving()
             self.transcript.tick()
         else:
