@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from durable_tui.storage.errors import SessionLocked
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.header import Header
 from durable_tui.ui.adapter.rows import Row
@@ -44,8 +45,6 @@ class Refusal:
 
 def refusal(error: BaseException, path: Path | None) -> Refusal:
     """`path` is the session asked for; one that is open elsewhere can be followed."""
-    from durable_tui.storage.errors import SessionLocked
-
     rows = [
         Row("new", [("a new session", "bold"), ("  in this directory", "dim")]),
         Row("sessions", [("another session", "bold"), ("  choose one", "dim")]),

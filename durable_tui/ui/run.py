@@ -16,6 +16,7 @@ def run_screen(options: ScreenOptions) -> int:
     from durable_tui.host import terminal
     from durable_tui.ui import garbage, patches
     from durable_tui.ui.app import DurableApp
+    from durable_tui.ui.text.safe import clean
 
     garbage.keep_imports()
     gc.enable()
@@ -50,7 +51,5 @@ def run_screen(options: ScreenOptions) -> int:
     if message:
         print(f"durable-tui: {message}", file=sys.stderr)
     if app.unsaved.strip():
-        from durable_tui.ui.text.safe import clean
-
         print(f"durable-tui: what you wrote could not be saved:\n{clean(app.unsaved)}", file=sys.stderr)
     return status

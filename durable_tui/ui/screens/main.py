@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -61,23 +61,23 @@ class MainScreen(Screen[None]):
         self.composed = asyncio.Event()  # its parts are there
 
     def compose(self) -> ComposeResult:
-        common: dict[str, Any] = {"styles": self._styles, "glyphs": self.glyphs}
-        yield HeaderLine(id="header", **common)
+        styles, glyphs = self._styles, self.glyphs
+        yield HeaderLine(id="header", styles=styles, glyphs=glyphs)
         yield Static("", id="banner", markup=False)
-        yield RecoveryCard(id="recovery", **common)
-        yield Tabs(styles=self._styles, id="tabs")
+        yield RecoveryCard(id="recovery", styles=styles, glyphs=glyphs)
+        yield Tabs(styles=styles, id="tabs")
         with Horizontal(id="body"):
-            transcript = Transcript(id="transcript", **common)
+            transcript = Transcript(id="transcript", styles=styles, glyphs=glyphs)
             transcript.clock = self.now
             yield transcript
             with Vertical(id="side"):
-                yield Live(id="live", **common)
-                yield Inbox(id="inbox", **common)
-                yield Tasks(id="tasks", **common)
-        suggestions = Suggestions(id="suggestions", **common)
+                yield Live(id="live", styles=styles, glyphs=glyphs)
+                yield Inbox(id="inbox", styles=styles, glyphs=glyphs)
+                yield Tasks(id="tasks", styles=styles, glyphs=glyphs)
+        suggestions = Suggestions(id="suggestions", styles=styles, glyphs=glyphs)
         yield suggestions
         yield Composer(suggestions, id="composer")
-        yield FooterLine(styles=self._styles, keymap=self._keymap, id="footer")
+        yield FooterLine(styles=styles, keymap=self._keymap, id="footer")
 
     def on_mount(self) -> None:
         self.footer.available = self.available

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -18,7 +18,7 @@ from durable_tui.ui.widgets.paint import strip_of
 class Lines(ScrollView, can_focus=True):
     """`make(cells)` gives the lines; it is asked again when the width changes."""
 
-    BINDINGS: ClassVar[list[Any]] = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_by(-1)", show=False),
         Binding("down,j", "scroll_by(1)", show=False),
         Binding("pageup", "scroll_by(-10)", show=False),
