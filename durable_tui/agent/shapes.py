@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 if TYPE_CHECKING:
     from durable_tui.delta import Json, JsonObject
     from durable_tui.engine.shapes import Verdict
-    from durable_tui.models.messages import ContentBlock, PartialMessage, Usage
+    from durable_tui.models.messages import PartialMessage, Usage, UserBlock
     from durable_tui.models.provider import ThinkingLevel
     from durable_tui.storage.records import EntryEdit
 
@@ -130,7 +130,7 @@ class QueuedEntry(TypedDict):
 class QueuedInput(TypedDict):
     id: int
     mode: Literal["steer", "followUp"]
-    content: str | list[ContentBlock]
+    content: str | list[UserBlock]
     parked: NotRequired[bool]
     afterStop: NotRequired[bool]
 

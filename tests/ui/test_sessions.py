@@ -200,7 +200,7 @@ async def test_spec_22_a_changed_theme_file_shows_at_once(tmp_path: Path) -> Non
         )
         app.reload_themes()
         await pilot.pause()
-        style = app.theme_styles().style("live")
+        style = app.appearance.styles().style("live")
         assert style.color is not None and style.color.triplet is not None
         assert style.color.triplet.hex == "#ff0000"
         (tmp_path / "bad.toml").write_text("x = ")

@@ -13,7 +13,7 @@ from durable_tui.ui.glyphs import UNICODE, Glyphs
 
 if TYPE_CHECKING:
     from durable_tui.agent.shapes import Slot
-    from durable_tui.models.messages import ContentBlock
+    from durable_tui.models.messages import UserBlock
     from durable_tui.views.shapes import ConversationView, TaskRow
 
 Run = tuple[str, str]
@@ -160,7 +160,7 @@ def _slot(slot: Slot, tasks: Mapping[int, TaskRow], now: int, glyphs: Glyphs, si
     return rows
 
 
-def item_text(content: str | Sequence[ContentBlock]) -> str:
+def item_text(content: str | Sequence[UserBlock]) -> str:
     """What an inbox item says, in one text."""
     if isinstance(content, str):
         return content

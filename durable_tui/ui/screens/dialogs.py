@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from durable_tui.ui.actions import ACTIONS, first_key, key_label, keys_of
 from durable_tui.ui.adapter.recovery_cards import RecoveryRow, explanation
-from durable_tui.ui.adapter.rows import Row, Rows
+from durable_tui.ui.adapter.rows import Row, RowKey, Rows
 from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Line, Run
@@ -76,7 +76,7 @@ class ChoicePanel(Panel):
             self.post_message(self.Chosen(self, key))
 
 
-class ChoiceScreen(Dialog[Any]):
+class ChoiceScreen(Dialog[RowKey]):
     """A list to choose from, with a text over it. Gives the chosen key."""
 
     def __init__(
@@ -86,7 +86,7 @@ class ChoiceScreen(Dialog[Any]):
         text: str,
         rows: Sequence[Row],
         *,
-        chosen: Any = None,
+        chosen: RowKey | None = None,
         corner: str = "Enter choose · Esc close",
     ) -> None:
         """The cursor stands on the row with the key `chosen`, else on the first."""
