@@ -18,6 +18,7 @@ from textual.worker import Worker, WorkerState
 
 from durable_tui.host import terminal
 from durable_tui.host.exit_status import Status, status_of
+from durable_tui.host.file_changes import watch_folders
 from durable_tui.host.options import ScreenOptions
 from durable_tui.models.images import ImageRefused
 from durable_tui.ui import garbage
@@ -51,7 +52,7 @@ TICK = 0.25
 BACKLOG = 18  # writes a terminal may be behind; textual blocks at thirty, and a paint takes three
 SAID_FOR = 4.0  # seconds a word in the footer stays
 PAGE = 200
-Opener = Callable[[ScreenOptions, "Path | None"], "Awaitable[Opened]"]
+Opener = Callable[[ScreenOptions, Path | None], "Awaitable[Opened]"]
 Result = TypeVar("Result")
 
 
@@ -146,8 +147,6 @@ class DurableApp(App[int]):
         self.work(self._follow_theme_files(), "themes")
 
     async def _follow_theme_files(self) -> None:
-        from durable_tui.host.file_changes import watch_folders
-
         async for _ in watch_folders(self.appearance.folders):
             self.reload_themes()
 
