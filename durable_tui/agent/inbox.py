@@ -10,11 +10,11 @@ from durable_tui.agent.documents import INBOX, LIVE
 from durable_tui.agent.settings import Settings
 from durable_tui.agent.shapes import Inbox, Live, QueuedEntry, QueuedInput, QueuedItem, QueuedWrite
 from durable_tui.engine.shapes import QueuedAtDeath
-from durable_tui.models.messages import ContentBlock, message_text
+from durable_tui.models.messages import UserBlock, message_text
 from durable_tui.session import DocumentDraft, Session, Transaction
 from durable_tui.storage.records import SubmissionRecord
 
-Content = str | list[ContentBlock]
+Content = str | list[UserBlock]
 TOLD_CHARACTERS = 200  # of an item, in the report of a death
 BeginGeneration = Callable[[Transaction, int], int]
 

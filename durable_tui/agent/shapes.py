@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 if TYPE_CHECKING:
     from durable_tui.delta import Json, JsonObject
     from durable_tui.engine.shapes import Verdict
-    from durable_tui.models.messages import ContentBlock, PartialMessage
+    from durable_tui.models.messages import PartialMessage, UserBlock
     from durable_tui.models.provider import ThinkingLevel
     from durable_tui.storage.records import EntryEdit
 
@@ -93,6 +93,7 @@ class Slot(TypedDict):
     details: NotRequired[Json]
     diagnostics: NotRequired[list[Diagnostic]]
     entry: NotRequired[int]
+    waitingFor: NotRequired[Literal["approval"]]
     recovered: NotRequired[Verdict]
 
 
@@ -129,7 +130,7 @@ class QueuedEntry(TypedDict):
 class QueuedInput(TypedDict):
     id: int
     mode: Literal["steer", "followUp"]
-    content: str | list[ContentBlock]
+    content: str | list[UserBlock]
     parked: NotRequired[bool]
     afterStop: NotRequired[bool]
 

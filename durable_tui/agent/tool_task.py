@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -24,7 +25,7 @@ from durable_tui.environment.base import EnvironmentFailed
 from durable_tui.models.messages import ToolCallBlock
 from durable_tui.session import Transaction
 from durable_tui.storage.errors import StorageError
-from durable_tui.storage.records import TaskRecord
+from durable_tui.storage.records import EntryRecord, TaskRecord
 
 if TYPE_CHECKING:
     from durable_tui.agent.agent import Agent
@@ -43,7 +44,7 @@ def tool_kind(agent: Agent) -> TaskDefinition:
         phases={"call": partial(call_phase, agent), "execute": partial(execute_phase, agent)},
         initial=lambda _: {"phase": "call"},
         abort=partial(abort, agent),
-        doing=partial(doing, agent),
+        doing=partial(doing_of, agent.entries.get, agent.toolbox.known_tool),
         recall=partial(recall, agent),
         verdict=partial(verdict, agent),
         abandon=partial(abandon, agent),
@@ -291,14 +292,16 @@ async def is_rerun_allowed(agent: Agent, record: TaskRecord) -> bool:
     return max(STRICTNESS.get(stored, STRICTNESS["unsafe"]), STRICTNESS[tool.replay]) == STRICTNESS["safe"]
 
 
-def doing(agent: Agent, record: TaskRecord) -> str:
-    """The tool and what it is for: "edit config/dev.json"."""
+def doing_of(
+    entry: Callable[[int], EntryRecord | None], tool: Callable[[int, str], Tool | None], record: TaskRecord
+) -> str:
+    """The tool and what it is for, "edit config/dev.json", by the entry of the call and the tool of a conversation."""
     which: ToolInput = record["input"]
-    call = call_in(agent.entries.get(which["assistant"]), which["callId"])
+    call = call_in(entry(which["assistant"]), which["callId"])
     if call is None:
         return "a tool call"
-    tool = agent.toolbox.known_tool(record["conversationId"], call["name"])
-    return call_phrase(tool, call["name"], checkpoint_of(record).get("arguments", call["arguments"]))
+    known = tool(record["conversationId"], call["name"])
+    return call_phrase(known, call["name"], checkpoint_of(record).get("arguments", call["arguments"]))
 
 
 async def recall(agent: Agent, record: TaskRecord) -> None:

@@ -172,7 +172,7 @@ def wants_json(argv: Sequence[str]) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the program and return its exit status (`cli/status.py`)."""
+    """Run the program and return its exit status (`host/exit_status.py`)."""
     words = list(sys.argv[1:] if argv is None else argv)
     json_lines = wants_json(words)
     try:

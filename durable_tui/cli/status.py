@@ -1,28 +1,14 @@
-"""The exit statuses, in one place (spec 20), and how an error becomes one."""
+"""How a command ends: its exit with status, reason and sentence, and what the statuses mean in words (spec 20)."""
 
 from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
+from durable_tui.host.exit_status import Status, status_of
 
-class Status(IntEnum):
-    """The exit statuses. Of several sessions the highest counts."""
-
-    ANSWERED = 0
-    UNANSWERED = 1
-    USAGE = 2
-    OWNED = 3
-    STORAGE = 4
-    PARKED = 5
-    TIMEOUT = 124
-    HANGUP = 129
-    INTERRUPTED = 130
-    KILLED = 137
-    BROKEN_PIPE = 141
-    TERMINATED = 143
+__all__ = ["MEANING", "SIGNALS", "Exit", "Status", "UsageError", "exit_for"]
 
 
 MEANING: dict[Status, str] = {
@@ -31,7 +17,7 @@ MEANING: dict[Status, str] = {
     Status.USAGE: "usage, configuration, a missing key, model or directory",
     Status.OWNED: "the session is owned by another process",
     Status.STORAGE: "storage: damaged, newer, full or poisoned",
-    Status.PARKED: "parked: a task waits for a person (restart limit, a missing extension)",
+    Status.PARKED: "parked: a task waits for a person (restart limit, approval, a missing extension)",
     Status.TIMEOUT: "--timeout, stopped in order, resumable",
     Status.HANGUP: "SIGHUP, closed in order, resumable",
     Status.INTERRUPTED: "SIGINT, closed in order, resumable",
@@ -49,7 +35,7 @@ SIGNALS: dict[int, Status] = {
 
 @dataclass(slots=True, frozen=True)
 class Exit:
-    """The end of a command: the status, and for `exit` events a reason word, a sentence and the submission's id."""
+    """How a command ended: the status, and for `exit` events a reason word, a sentence and the submission's id."""
 
     status: Status
     reason: str | None = None
@@ -72,40 +58,5 @@ class UsageError(Exception):
 
 def exit_for(error: BaseException) -> Exit | None:
     """The exit for an error with a meaning for the user; None for a defect of ours."""
-    from durable_tui.host.host_errors import ConfigError, HostError, ModelMissing
-    from durable_tui.models.provider import ModelError
-    from durable_tui.session.session_errors import DocumentRefused, SessionClosed, SessionPoisoned
-    from durable_tui.storage.errors import (
-        Fenced,
-        SessionLocked,
-        StorageDamaged,
-        StorageError,
-        StorageForeign,
-        StorageNewer,
-        StorageRejected,
-        StorageUncertain,
-    )
-
-    table: list[tuple[type[BaseException], Status, str]] = [
-        (UsageError, Status.USAGE, "usage"),
-        (ConfigError, Status.USAGE, "configuration"),
-        (ModelMissing, Status.USAGE, "no_model"),
-        (HostError, Status.USAGE, "usage"),
-        (ModelError, Status.USAGE, "no_model"),
-        (SessionLocked, Status.OWNED, "locked"),
-        (Fenced, Status.OWNED, "fenced"),
-        (StorageNewer, Status.STORAGE, "newer"),
-        (StorageDamaged, Status.STORAGE, "damaged"),
-        (StorageForeign, Status.STORAGE, "foreign"),
-        (StorageUncertain, Status.STORAGE, "poisoned"),
-        (StorageRejected, Status.STORAGE, "rejected"),
-        (StorageError, Status.STORAGE, "storage"),
-        (SessionPoisoned, Status.STORAGE, "poisoned"),
-        (DocumentRefused, Status.STORAGE, "newer"),
-        (SessionClosed, Status.STORAGE, "closed"),
-    ]
-    for kind, status, reason in table:
-        if isinstance(error, kind):
-            full = isinstance(error, StorageRejected) and error.full
-            return Exit(status, "full" if full else reason, str(error))
-    return None
+    known = (Status.USAGE, "usage") if isinstance(error, UsageError) else status_of(error)
+    return None if known is None else Exit(*known, str(error))

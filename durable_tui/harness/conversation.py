@@ -18,9 +18,10 @@ from durable_tui.models.provider import THINKING_LEVELS
 from durable_tui.session import Transaction, Watch
 from durable_tui.session.session import CommitScope
 from durable_tui.storage.records import StoredEntry
+from durable_tui.views.facade import WhenBusy
+from durable_tui.views.shapes import ConversationView
 from durable_tui.views.watch_sources import Watches
 
-WhenBusy = Literal["follow_up", "steer", "reject"]
 AGENT_KEYS = ("model", "thinkingLevel", "extensions", "tools", "instructions", "cwd")
 
 
@@ -242,7 +243,7 @@ class Conversation:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def watch(self, tail: int | None = None) -> Watch:
+    def watch(self, tail: int | None = None) -> Watch[ConversationView]:
         """Frames of this conversation: its view now, then one per commit that touches it (spec 13).
 
         With `tail=N` the view has the newest N entries and everything after; `entries(before=…)` has the older ones.

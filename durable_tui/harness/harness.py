@@ -30,7 +30,7 @@ from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import OwnerRef, TaskRecord
 from durable_tui.views.build import task_row
-from durable_tui.views.shapes import TaskRow
+from durable_tui.views.shapes import TaskRow, TasksView
 from durable_tui.views.watch_sources import OwnerWords, Watches
 
 ROOT = 1  # the id of every session's first conversation (spec 2)
@@ -145,7 +145,7 @@ class Harness:
         words = OwnerWords(self._engine, fresh=True)
         return [task_row(record, words) for _, record in sorted(self._session.tasks.items())]
 
-    def watch_tasks(self) -> Watch:
+    def watch_tasks(self) -> Watch[TasksView]:
         """Frames of the live task graph and of what ended lately (spec 13)."""
         return self._watches.tasks()
 
@@ -169,7 +169,7 @@ class Harness:
         """`dt.session`: `{title?, cwd, createdAt}`."""
         return await self._session.value(SESSION)
 
-    async def title(self, text: str) -> None:
+    async def rename(self, text: str) -> None:
         """Name the session; an empty text takes the name away."""
         async with self._session.commit() as tx:
             draft = await tx.document(SESSION)

@@ -12,12 +12,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from durable_tui.host.host_errors import HostError, SessionUnknown
 from durable_tui.host.paths import Paths, private_folder
 from durable_tui.host.reading import facts
 from durable_tui.storage.records import OwnerRow
+
+if TYPE_CHECKING:
+    from durable_tui.models.messages import Usage
 
 State = Literal["running", "unfinished", "clean", "damaged", "newer"]
 SUFFIX = ".sqlite"
@@ -40,7 +43,7 @@ class SessionInfo:
     queued: int = 0
     title: str | None = None
     model: str | None = None
-    usage: dict[str, Any] | None = None  # of all conversations, shaped as in spec 17.3
+    usage: Usage | None = None  # of all conversations
     owner: dict[str, Any] | None = None
     message: str | None = None
 
@@ -51,7 +54,7 @@ class SessionInfo:
     @property
     def cost(self) -> float | None:
         """In USD, as far as it is known."""
-        cost = (self.usage or {}).get("cost")
+        cost = self.usage.get("cost") if self.usage else None
         return None if cost is None else cost["total"]
 
     def json(self) -> dict[str, Any]:
@@ -60,7 +63,7 @@ class SessionInfo:
             "id": self.id, "path": str(self.path), "title": self.title, "cwd": self.cwd, "state": self.state,
             "createdAt": self.created_at, "updatedAt": self.updated_at, "model": self.model,
             "unfinished": self.unfinished, "queued": self.queued, "cost": self.cost,
-            "unpriced": (self.usage or {}).get("unpriced"), "owner": self.owner, "message": self.message,
+            "unpriced": self.usage.get("unpriced") if self.usage else None, "owner": self.owner, "message": self.message,
         }  # fmt: skip
         return {key: item for key, item in value.items() if item is not None}
 

@@ -6,47 +6,49 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 BEHIND = 100  # frames a consumer may lag before it gets one whole view instead
 
+V = TypeVar("V")
+
 
 @dataclass(slots=True, frozen=True)
-class Frame:
-    """A committed view. `ops` take the frame before to this one; a whole view is a single `["r", value]`.
+class Frame(Generic[V]):
+    """A committed view of shape `V`. `ops` take the frame before to this one; a whole view is a single `["r", value]`.
 
     `seq` is the commit (0 before the first), `at` its time in milliseconds.
     """
 
-    value: Any
+    value: V
     ops: list[Any]
     seq: int
     at: int
 
 
-class Source(Protocol):
+class Source(Protocol[V]):
     """What feeds a watch: the current whole view, and how to stop feeding."""
 
-    def whole(self) -> Frame: ...
+    def whole(self) -> Frame[V]: ...
 
     def detach(self) -> None: ...
 
 
-class Watch:
-    """An async iterator of frames. Ends when the session closes; `aclose()` ends it early, stopping no work.
+class Watch(Generic[V]):
+    """An async iterator of frames of views of shape `V`. Ends when the session closes; `aclose()` ends it early, stopping no work.
 
     `prepare` connects it to its source when the first frame is asked for.
     """
 
-    def __init__(self, prepare: Callable[[Watch], Awaitable[Source]]) -> None:
+    def __init__(self, prepare: Callable[[Watch[V]], Awaitable[Source[V]]]) -> None:
         self._prepare = prepare
-        self._frames: deque[Frame] = deque()
-        self._source: Source | None = None
+        self._frames: deque[Frame[V]] = deque()
+        self._source: Source[V] | None = None
         self._behind = True
         self._closed = False
         self._waiter: asyncio.Future[None] | None = None
 
-    def push(self, frame: Frame) -> None:
+    def push(self, frame: Frame[V]) -> None:
         """Queue a frame; on the line, never blocks. After the end nothing is queued any more."""
         if self._closed:
             return
@@ -69,10 +71,10 @@ class Watch:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def __aiter__(self) -> Watch:
+    def __aiter__(self) -> Watch[V]:
         return self
 
-    async def __anext__(self) -> Frame:
+    async def __anext__(self) -> Frame[V]:
         if self._source is None and not self._closed:
             self._source = await self._prepare(self)
         while True:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from durable_tui.ground.lazy import lazy
 
-def __getattr__(name: str) -> Any:
-    if name == "run_screen":
-        from durable_tui.ui.run import run_screen
+if TYPE_CHECKING:
+    from durable_tui.ui.run import run_screen
 
-        return run_screen
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["run_screen"]
+
+__getattr__ = lazy(__name__, {"run_screen": "run"})

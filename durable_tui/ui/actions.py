@@ -1,7 +1,7 @@
 """The one registry of what a person can do: it feeds keys, palette, slash commands, help and footer (spec 21).
 
-An action's id is also its name under `[keys]` in the configuration. What it does is the method `do_<id>` of
-`commands.Commands`, with dots and dashes as underscores.
+An action's id is also its name under `[keys]` in the configuration. What it does is the method `do_<id>` of the place
+in `commands` that has its scope.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from textual.binding import Binding, BindingType
 from durable_tui.ui.matching import Query
 
 Scope = Literal["app", "main", "composer", "transcript", "inbox", "tasks", "recovery", "live", "sessions"]
-Tier = Literal["any", "session", "idle", "busy", "parked", "found"]
+Tier = Literal["any", "session", "parked"]
 
 
 @dataclass(slots=True, frozen=True)
 class Action:
-    """`keys` in Textual's names; `tier` says when it applies: with a session, while idle, while busy, with parked
-    items, with recoveries. `slash` takes what follows it when `argument` names it. `footer` is its place there, 0 none.
+    """`keys` in Textual's names; `tier` says when it applies: always, with a session, with parked items.
+
+    `slash` takes what follows it when `argument` names it. `footer` is its place there, 0 none.
     """
 
     id: str

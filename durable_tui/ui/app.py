@@ -5,30 +5,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from rich.console import RenderableType
+from textual.app import App
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerState
 
-from durable_tui.ground.clock import now_ms
 from durable_tui.ground.text import one_line
+from durable_tui.host import terminal
+from durable_tui.host.exit_status import Status, status_of
+from durable_tui.host.file_changes import watch_folders
 from durable_tui.host.options import ScreenOptions
 from durable_tui.models.images import ImageRefused
 from durable_tui.ui import garbage
 from durable_tui.ui import themes as theme_files
-from durable_tui.ui.actions import bindings, check_keymap, slash
+from durable_tui.ui.actions import Action, bindings, check_keymap, slash
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.screen import ScreenModel
 from durable_tui.ui.adapter.transcript_model import Changes
 from durable_tui.ui.appearance import Appearance
 from durable_tui.ui.command_palette import ActionProvider
-from durable_tui.ui.commands import Commands, home
+from durable_tui.ui.commands.desk import CommandError
+from durable_tui.ui.commands.registry import Commands
+from durable_tui.ui.glyphs import Glyphs
 from durable_tui.ui.notices import refusal, welcome
-from durable_tui.ui.open_session import Session, choose_path, exit_status, follow_at, make_session, open_at
-from durable_tui.ui.place_commands import CommandError
+from durable_tui.ui.open_session import OpenSession, OwnedSession, choose_path, follow_at, home, open_at
 from durable_tui.ui.screens.dialogs import ChoiceScreen, Look
 from durable_tui.ui.screens.main import MainScreen
 from durable_tui.ui.screens.sessions import NEW, SessionsScreen
@@ -36,14 +42,21 @@ from durable_tui.ui.widgets.composer import Composer
 from durable_tui.ui.widgets.panel import Panel
 from durable_tui.ui.widgets.transcript import Transcript
 
+if TYPE_CHECKING:
+    from durable_tui.host.opening import Host, Opened
+    from durable_tui.ui.adapter.rows import RowKey
+    from durable_tui.views.facade import WhenBusy
+
 log = logging.getLogger(__name__)
 TICK = 0.25
 BACKLOG = 18  # writes a terminal may be behind; textual blocks at thirty, and a paint takes three
 SAID_FOR = 4.0  # seconds a word in the footer stays
 PAGE = 200
+Opener = Callable[[ScreenOptions, Path | None], "Awaitable[Opened]"]
+Result = TypeVar("Result")
 
 
-class DurableApp(Appearance):
+class DurableApp(App[int]):
     """`opener` opens a session for the screen; the host's unless a test gives another."""
 
     TITLE = "durable-tui"
@@ -62,21 +75,26 @@ class DurableApp(Appearance):
         self,
         options: ScreenOptions,
         *,
-        opener: Callable[[Any, Path | None], Coroutine[Any, Any, Any]] | None = None,
-        host: Any = None,
+        opener: Opener | None = None,
+        host: Host | None = None,
         ascii_only: bool = False,
         theme: str | None = None,
         now: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(ascii_only=ascii_only, theme=theme, host=host)
+        super().__init__()
+        self.host = host
+        self.glyphs = Glyphs(ascii_only)
+        self.appearance = Appearance(self, theme, host.paths.themes if host is not None else None)
+        self.appearance.load()
+        self.appearance.begin()
         self.options = options
-        self.now = now or now_ms
+        self.now = now or (lambda: int(time.time() * 1000))
         self._live_clock = now is None
         self._opener = opener or self._open_by_host
-        self.session: Session | None = None
+        self.session: OpenSession | None = None
         self.keymap: dict[str, str] = {}
         self.commands = Commands(self)
-        self.look = Look(self.palette, self.glyphs)
+        self.look = Look(self.appearance.styles, self.glyphs)
         self.main = self._main_screen(ScreenModel(glyphs=self.glyphs))
         self._missed = False  # paints were left out
         self.leaving = False
@@ -88,7 +106,7 @@ class DurableApp(Appearance):
         self._said: Timer | None = None
 
     def _main_screen(self, model: ScreenModel) -> MainScreen:
-        return MainScreen(model, palette=self.palette, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
+        return MainScreen(model, styles=self.appearance.styles, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -110,27 +128,40 @@ class DurableApp(Appearance):
                 self._cannot_open(error, None)
                 return
             start_logging(self.host.paths)
-            self._configure()
+            self._configure(self.host)
         await self.open(None, first=True)
 
-    def _configure(self) -> None:
+    def _configure(self, host: Host) -> None:
         """What the person's configuration says about keys and themes."""
-        keys = dict(self.host.config.keys)
+        keys = dict(host.config.keys)
         problems = check_keymap(keys)
         self.keymap.update({name: value for name, value in keys.items() if not problems})
         if self.keymap:
             self.set_keymap(self.keymap)
-        screen = self.host.config.screen
-        self.glyphs.use_ascii(bool(screen.get("ascii")))
-        problems += self._load_themes()
-        wanted = theme_files.choose(self._wanted_theme or screen.get("theme"), self._loaded)
-        if wanted != self.theme:
-            self.theme = wanted
+        self.glyphs.use_ascii(bool(host.config.screen.get("ascii")))
+        self.appearance.own_folder = host.paths.themes
+        problems += self.appearance.load()
+        self.appearance.use_configured(host.config.screen.get("theme"))
         if problems:
             self.tell(problems[0], "attention")
-        self.work(self._watch_files(), "themes")
+        self.work(self._follow_theme_files(), "themes")
 
-    async def _open_by_host(self, options: ScreenOptions, path: Path | None) -> Any:
+    async def _follow_theme_files(self) -> None:
+        async for _ in watch_folders(self.appearance.folders):
+            self.reload_themes()
+
+    def reload_themes(self) -> None:
+        """Show themes as their files are now (spec 22)."""
+        problems = self.appearance.reload()
+        if problems:
+            self.tell(problems[0], "attention")
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return theme_files.variable_defaults()
+
+    async def _open_by_host(self, options: ScreenOptions, path: Path | None) -> Opened:
+        if self.host is None:
+            raise RuntimeError("no host was loaded to open a session with")
         if path is None:
             path = self._tried = await choose_path(self.host, options)
         return await open_at(
@@ -148,8 +179,9 @@ class DurableApp(Appearance):
         except Exception as error:  # noqa: BLE001 - told to the person, whatever it is
             self._cannot_open(error, self._tried)
             return False
-        session = await self._show(opened)
-        reason = getattr(opened.harness, "paused_reason", None)
+        session = OwnedSession(opened, self.paint, glyphs=self.glyphs, report=self.report, now=self._session_clock)
+        await self._show(session)
+        reason = session.harness.paused_reason
         session.model.paused = bool(first and options.paused) or bool(reason)
         self.main.paint_moving()
         await self._shown()
@@ -166,45 +198,43 @@ class DurableApp(Appearance):
 
     async def follow(self, path: Path) -> None:
         """Show a session another process owns, read-only and as it grows."""
+        if self.host is None:
+            return
         try:
-            opened = await follow_at(path)
+            opened = await follow_at(self.host, path)
         except Exception as error:  # noqa: BLE001 - told to the person, whatever it is
             self._cannot_open(error, path)
             return
         self.failure = None
-        await self._show(opened, reading=True)
+        await self._show(OpenSession(opened, self.paint, glyphs=self.glyphs, report=self.report))
 
-    async def _show(self, opened: Any, *, reading: bool = False) -> Session:
-        """Put an opened session on the screen; the former one is closed in order."""
+    async def _show(self, session: OpenSession) -> None:
+        """Put a session on the screen; the former one is closed in order."""
         former = self.session
         if former is not None:
             await self._keep_draft(former)
-        session = make_session(opened, self.paint, glyphs=self.glyphs, report=self.report, now=self._session_clock)
         self.session = session
         self._tell_launcher()  # whatever kills the program from now on, it is told how to continue
-        session.model.reading = reading
         if former is not None:  # what was typed before the first session was open stays
             self.main.composer.put("", stored=True)
             self.main.composer.cleared.clear()
         self.main.composer.files = session.files.find
-        session.files.changed = self.main.composer.suggest
         self.main.composer.pasted = session.pasted
         session.start_feed()
         await session.feed.first.wait()
         session.note_problem()
         self.main.attach(session.model)
         self.main.set_notice(welcome(session.model.header()))
-        draft = (session.model.view.get("draft") or {}).get("text") or ""
-        if draft and not reading:
+        draft = session.model.view["draft"]["text"]
+        if draft and not session.model.reading:
             if self.main.composer.text:
                 self.main.composer.cleared.append(draft)  # one key (Up) away
             else:
                 self.main.composer.put(draft, stored=True)
         if former is not None:
             self._close_later(former)
-        for warning in opened.warnings[:1]:
+        for warning in session.opened.warnings[:1]:
             self.tell(one_line(warning), "attention")
-        return session
 
     def _session_clock(self) -> int:
         """When work was let start; a fixed clock of a test stands for the whole run."""
@@ -224,13 +254,14 @@ class DurableApp(Appearance):
         refused = refusal(error, path)
         if not refused.owned:
             log.error("the session did not open", exc_info=error)
-        status = exit_status(error)
+        known = status_of(error)
+        status = known[0] if known is not None else Status.UNANSWERED
         self.failure = (status, refused.text)
         if self.host is None:
             self.leave(status)
             return
 
-        def chosen(key: str | None) -> None:
+        def chosen(key: RowKey | None) -> None:
             if key == "follow" and path is not None:
                 self.work(self.follow(path), "follow")
             elif key == "new":
@@ -250,13 +281,14 @@ class DurableApp(Appearance):
             return
         current = self.session.opened.path if self.session else None
 
-        def chosen(path: Any) -> None:
-            if path is None:
+        def chosen(key: RowKey | None) -> None:
+            if key is None:
                 if otherwise is not None:
                     otherwise()
-                return
-            if path != current or (self.session is not None and self.session.model.reading):
-                self.work(self.switch_session(None if path == NEW else path), "switch")
+            elif key == NEW:
+                self.work(self.switch_session(None), "switch")
+            elif isinstance(key, Path) and (key != current or not isinstance(self.session, OwnedSession)):
+                self.work(self.switch_session(key), "switch")
 
         self.push_screen(
             SessionsScreen(self.look, self.host.catalogue, self.options.directory, current, home(), now=self.now),
@@ -272,7 +304,7 @@ class DurableApp(Appearance):
             if busy:
                 self.tell(f"“{one_line(title, 40)}” is closed in order; its work goes on at its next open")
 
-    def _close_later(self, session: Session) -> None:
+    def _close_later(self, session: OpenSession) -> None:
         task = asyncio.get_running_loop().create_task(session.close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
@@ -282,18 +314,17 @@ class DurableApp(Appearance):
         session = self.session
         if session is None or not self.main.transcript.has_older:
             return False
-        conversation = session.model.conversation
-        if conversation.first_entry is None:
+        transcript = session.model.transcript
+        if transcript.first_entry is None:
             return False
-        page = await session.root.entries(before=conversation.first_entry, limit=PAGE)
-        records = [{**entry.record, "seq": entry.seq} for entry in page]
-        if len(page) < PAGE:
+        records = await session.older(transcript.first_entry, PAGE)
+        if len(records) < PAGE:
             self.main.transcript.has_older = False
             session.model.all_loaded = True
         if not records:
             return False
-        count = conversation.prepend(records)
-        if conversation.orphans_joined:
+        count = transcript.prepend(records)
+        if transcript.orphans_joined:
             self.main.transcript.show(Changes(reset=True, tail=True))
         else:
             self.main.transcript.prepended(count)
@@ -307,13 +338,13 @@ class DurableApp(Appearance):
     def paint(self, changes: Changes) -> None:
         """Called by the feed, at most twelve times a second."""
         session = self.session
-        if session is None or self.main.model is not session.model or not self.main.complete:
+        if session is None or self.main.model is not session.model or not self.main.has_parts:
             return
         session.note_problem()
         self._tell_launcher()
         self.main.paint(changes)
 
-    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """A terminal that takes nothing in, as over a connection that hangs, must not hold up the work.
 
         Textual would wait for it with the whole loop: paints are left out instead, and made up for when it takes more.
@@ -340,7 +371,7 @@ class DurableApp(Appearance):
 
     def _tick(self) -> None:
         self._make_up()
-        if not self.main.complete:
+        if not self.main.has_parts:
             return
         if self.session is not None and self.session.note_problem():
             self.main.paint_moving()
@@ -352,8 +383,6 @@ class DurableApp(Appearance):
         session = self.session
         if session is None or self.host is None:
             return
-        from durable_tui.host import terminal
-
         opened = session.opened
         ours = opened.path.parent == self.host.paths.sessions.resolve()
         terminal.report(
@@ -373,7 +402,7 @@ class DurableApp(Appearance):
         self._said = self.set_timer(SAID_FOR, lambda: self.main.footer.say([]))
 
     def report(self, error: BaseException) -> None:
-        """Something of the screen failed; the run goes on, the log has the rest (case UI-R20)."""
+        """Something of the screen failed; the run goes on, the log has the rest (UI-R20)."""
         log.error("the screen failed", exc_info=error)
         self.tell(f"something on the screen failed ({type(error).__name__}); the work goes on", "failed")
 
@@ -401,15 +430,15 @@ class DurableApp(Appearance):
         composer.accepted(text)
 
     async def _submit(self, text: str, mode: str) -> None:
-        """Admit an input; the commit has returned when this does (case UI-Q03)."""
+        """Admit an input; the commit has returned when this does (UI-Q03)."""
         session = self.session
         if session is None:
             raise CommandError("no session is open yet")
-        if session.model.reading:
+        if not isinstance(session, OwnedSession):
             raise CommandError("this session is open read-only")
         content = await session.content(text)
         await session.resume()
-        when = "steer" if mode == "send" and session.model.busy else "follow_up"
+        when: WhenBusy = "steer" if mode == "send" and session.model.busy else "follow_up"
         if session.model.stopping is not None:
             await session.root.set_draft(text)  # it is admitted when the run has ended; until then it must not be lost
         await session.root.submit(content, when_busy=when, clear_draft=True)
@@ -419,12 +448,12 @@ class DurableApp(Appearance):
             self.tell(f"{blind} cannot see images; it is told only that there is one", "attention")
 
     async def on_composer_drafted(self, event: Composer.Drafted) -> None:
-        if self.session is not None and not self.session.model.reading and not self.leaving:
+        if isinstance(self.session, OwnedSession) and not self.leaving:
             self.work(self._store_draft(self.session, event.text), "draft")
         elif self.session is None:
             self.main.composer.not_stored(event.text)  # tried again once there is one
 
-    async def _store_draft(self, session: Session, text: str) -> None:
+    async def _store_draft(self, session: OwnedSession, text: str) -> None:
         try:
             await session.root.set_draft(text)
             self.main.composer.kept(text)
@@ -438,7 +467,7 @@ class DurableApp(Appearance):
 
     async def on_composer_empty_entered(self, event: Composer.EmptyEntered) -> None:
         session = self.session
-        if session is None or session.model.reading:
+        if not isinstance(session, OwnedSession):
             return
         if session.model.paused:
             self.act("resume")
@@ -469,9 +498,35 @@ class DurableApp(Appearance):
 
         return do
 
-    def work(self, body: Coroutine[Any, Any, Any], name: str) -> Worker[Any]:
+    def work(self, body: Awaitable[Result], name: str) -> Worker[Result]:
         """Run something that may commit, beside the screen; its failure is told and ends nothing."""
         return self.run_worker(body, name=name, group=name, exit_on_error=False)
+
+    # --- what commands need (`commands.desk.Desk`) ------------------------------------------------------------
+
+    def offered(self) -> list[Action]:
+        """What the palette lists now."""
+        return self.commands.offered()
+
+    def ask(self, screen: Screen[Result], then: Callable[[Result | None], None] | None = None) -> None:
+        """Lay a dialog over everything; `then` is given what it ends with."""
+        self.push_screen(screen, then)
+
+    def front(self) -> Screen[object]:
+        """The screen the person sees: the main one, or the dialog over it."""
+        return self.screen
+
+    def theme_names(self) -> list[str]:
+        return self.appearance.names()
+
+    def theme_in_use(self) -> str:
+        return self.theme
+
+    def use_theme(self, name: str) -> None:
+        self.theme = name
+
+    def suspend_to_shell(self) -> None:
+        self.action_suspend_process()
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         if event.state is WorkerState.ERROR:
@@ -506,7 +561,7 @@ class DurableApp(Appearance):
         self.main.paint_moving()
         self.work(self._leave(session, status), "leave")
 
-    async def _leave(self, session: Session, status: int) -> None:
+    async def _leave(self, session: OpenSession, status: int) -> None:
         try:
             await self._keep_draft(session)
             self._tell_launcher()
@@ -516,9 +571,9 @@ class DurableApp(Appearance):
         finally:
             self.exit(status, return_code=status)
 
-    async def _keep_draft(self, session: Session) -> None:
+    async def _keep_draft(self, session: OpenSession) -> None:
         text = self.main.composer.unsaved
-        if text is None or session.model.reading:
+        if text is None or not isinstance(session, OwnedSession):
             return
         try:
             await session.root.set_draft(text)
@@ -540,6 +595,6 @@ class DurableApp(Appearance):
         if self._ending:
             await asyncio.gather(*self._ending, return_exceptions=True)
 
-    def get_default_screen(self) -> Screen[Any]:
+    def get_default_screen(self) -> Screen[None]:
         # Pushed over an empty one, the main screen would be laid out and rendered twice before anything is seen.
         return self.main

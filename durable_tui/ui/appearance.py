@@ -1,85 +1,71 @@
-"""How the screen looks: themes from files, the palette of the one in use, and changes as they are saved (spec 22)."""
+"""How the screen looks: themes from files, and the styles of the one in use (spec 22)."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 from textual.app import App
 
 from durable_tui.ui import themes as theme_files
-from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 
 
-class Appearance(App[int]):
-    """The part of the app that knows themes. `host` gives the person's own folder of them, once there is one."""
+class Appearance:
+    """The themes an app may have and the styles of the one it has. `own_folder` holds the person's own themes."""
 
-    def __init__(self, *, ascii_only: bool = False, theme: str | None = None, host: Any = None) -> None:
-        self.glyphs = Glyphs(ascii_only)
-        self._palette: Palette | None = None
-        self._palette_of = ""
-        super().__init__()
-        self.host = host
-        self._wanted_theme = theme
+    def __init__(self, app: App[int], wanted: str | None, own_folder: Path | None) -> None:
+        self._app = app
+        self._wanted = wanted
+        self.own_folder = own_folder
         self._loaded: dict[str, theme_files.Loaded] = {}
-        self._load_themes()
-        self._begin_theme()
+        self._styles: tuple[str, Styles] | None = None  # of the theme so called
 
-    def tell(self, text: str, tone: str = "dim") -> None:
-        """A word for the person; the app says it in its footer."""
+    @property
+    def folders(self) -> list[Path]:
+        """Where themes come from; later ones win."""
+        return [theme_files.shipped_folder(), *([self.own_folder] if self.own_folder is not None else [])]
 
-    def _load_themes(self) -> list[str]:
-        folders = [theme_files.shipped_folder()]
-        if self.host is not None:
-            folders.append(self.host.paths.themes)
-        self._loaded, problems = theme_files.load_all(folders)
+    def load(self) -> list[str]:
+        """Read the themes; what is wrong with their files, one sentence each."""
+        self._loaded, problems = theme_files.load_all(self.folders)
         for loaded in self._loaded.values():
-            self.register_theme(loaded.theme)
+            self._app.register_theme(loaded.theme)
         return problems
 
-    def _begin_theme(self) -> None:
+    def begin(self) -> None:
         """Take the first theme before the style sheets are read: a change afterwards reads all of them again."""
-        self.set_reactive(App.theme, theme_files.choose(self._wanted_theme, self._loaded))
-        dark = self.current_theme.dark
-        for name, wanted in ((f"-theme-{self.theme}", True), ("-dark-mode", dark), ("-light-mode", not dark)):
-            self.set_class(wanted, name, update=False)
-        self._refresh_truecolor_filter(self.ansi_theme)
-        self.stylesheet.set_variables(self.get_css_variables())
+        app = self._app
+        app.set_reactive(App.theme, theme_files.choose(self._wanted, self._loaded))
+        dark = app.current_theme.dark
+        for name, wanted in ((f"-theme-{app.theme}", True), ("-dark-mode", dark), ("-light-mode", not dark)):
+            app.set_class(wanted, name, update=False)
+        app._refresh_truecolor_filter(app.ansi_theme)
+        app.stylesheet.set_variables(app.get_css_variables())
 
-    def theme_names(self) -> list[str]:
+    def use_configured(self, name: str | None) -> None:
+        """Take the theme the configuration names, unless another was asked for."""
+        chosen = theme_files.choose(self._wanted or name, self._loaded)
+        if chosen != self._app.theme:
+            self._app.theme = chosen
+
+    def names(self) -> list[str]:
         return list(self._loaded)
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return theme_files.variable_defaults()
-
-    def palette(self) -> Palette:
+    def styles(self) -> Styles:
         """The styles of the theme in use."""
-        if self._palette is None or self._palette_of != self.theme:
-            loaded = self._loaded.get(self.theme)
-            theme = self.current_theme
+        name = self._app.theme
+        if self._styles is None or self._styles[0] != name:
+            loaded = self._loaded.get(name)
+            theme = self._app.current_theme
             variables = {**theme.to_color_system().generate(), **theme.variables}
-            self._palette = Palette(variables, plain=loaded.plain if loaded else False)
-            self._palette_of = self.theme
-        return self._palette
+            self._styles = name, Styles(variables, plain=loaded.plain if loaded else False)
+        return self._styles[1]
 
-    def _watch_theme(self, theme_name: str) -> None:
-        self._palette = None
-        super()._watch_theme(theme_name)
-
-    def reload_themes(self) -> None:
-        """Files changed: show the theme in use anew (spec 22)."""
-        problems = self._load_themes()
-        self._palette = None
-        self._invalidate_css()
-        self.refresh_css(animate=False)
-        self.refresh(layout=True)
-        if problems:
-            self.tell(problems[0], "attention")
-
-    async def _watch_files(self) -> None:
-        from watchfiles import awatch
-
-        folders = [folder for folder in (self.host.paths.themes, theme_files.shipped_folder()) if folder.is_dir()]
-        if folders:
-            async for _ in awatch(*folders, recursive=False):
-                self.reload_themes()
+    def reload(self) -> list[str]:
+        """Files changed: show the theme in use anew; what is wrong with them, as `load` says it."""
+        problems = self.load()
+        self._styles = None
+        self._app._invalidate_css()
+        self._app.refresh_css(animate=False)
+        self._app.refresh(layout=True)
+        return problems

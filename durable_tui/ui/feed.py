@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from durable_tui.ui.adapter.screen import ScreenModel
-from durable_tui.ui.adapter.transcript_model import Changes
+from durable_tui.ui.adapter.transcript_model import Changes, TranscriptModel
+
+if TYPE_CHECKING:
+    from durable_tui.session.watch import Frame
+    from durable_tui.views.facade import ConversationReader, SessionReader
+    from durable_tui.views.shapes import ConversationView
 
 INTERVAL = 1 / 12
 TAIL = 200  # entries loaded at first
-
-
-class Watchable(Protocol):
-    def watch(self, tail: int | None = None) -> AsyncIterator[Any]: ...
-
-
-class TaskWatchable(Protocol):
-    def watch_tasks(self) -> AsyncIterator[Any]: ...
 
 
 class Feed:
@@ -27,16 +24,16 @@ class Feed:
 
     def __init__(
         self,
-        conversation: Watchable,
-        harness: TaskWatchable,
+        root: ConversationReader,
+        session: SessionReader,
         model: ScreenModel,
         paint: Callable[[Changes], None],
         *,
         interval: float = INTERVAL,
         report: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        self._conversation = conversation
-        self._harness = harness
+        self._root = root
+        self._session = session
         self.model = model
         self._paint = paint
         self._interval = interval
@@ -60,7 +57,7 @@ class Feed:
             self.ended.set()
 
     async def _frames(self) -> None:
-        async with aclosing(self._conversation.watch(tail=TAIL)) as watch:  # type: ignore[type-var]
+        async with aclosing(self._root.watch(tail=TAIL)) as watch:
             async for frame in watch:
                 try:
                     changes = self.model.apply(frame)
@@ -70,18 +67,19 @@ class Feed:
                 self._note(changes)
                 self.first.set()
 
-    def _again(self, frame: Any) -> Changes:
-        from durable_tui.ui.adapter.transcript_model import Conversation
+    def _again(self, frame: Frame[ConversationView]) -> Changes:
+        """Build everything anew from the view itself, whatever the ops said."""
+        from durable_tui.session.watch import Frame  # not before the first paint: it brings the whole session
 
-        former = self.model.conversation
-        self.model.conversation = Conversation()
-        self.model.conversation.builder = former.builder
-        changes = self.model.apply(_Whole(frame))
+        former = self.model.transcript
+        self.model.transcript = TranscriptModel()
+        self.model.transcript.builder = former.builder
+        changes = self.model.apply(Frame(frame.value, [["r", frame.value]], frame.seq, frame.at))
         changes.reset = True
         return changes
 
     async def _tasks(self) -> None:
-        async with aclosing(self._harness.watch_tasks()) as watch:  # type: ignore[type-var]
+        async with aclosing(self._session.watch_tasks()) as watch:
             async for frame in watch:
                 self._note(self.model.apply_tasks(frame))
 
@@ -106,13 +104,3 @@ class Feed:
             self._paint(pending)
         except Exception as error:  # noqa: BLE001 - painting may fail, the work goes on (case UI-R20)
             self._report(error)
-
-
-class _Whole:
-    """A frame taken as a whole view."""
-
-    def __init__(self, frame: Any) -> None:
-        self.value = frame.value
-        self.ops = [["r", frame.value]]
-        self.seq = frame.seq
-        self.at = frame.at

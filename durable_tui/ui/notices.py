@@ -7,6 +7,7 @@ from pathlib import Path
 
 from durable_tui.ground.clock import clock
 from durable_tui.ground.text import one_line
+from durable_tui.storage.errors import SessionLocked
 from durable_tui.ui.adapter.header import Header
 from durable_tui.ui.adapter.rows import Row
 from durable_tui.ui.open_session import TOUR
@@ -44,8 +45,6 @@ class Refusal:
 
 def refusal(error: BaseException, path: Path | None) -> Refusal:
     """`path` is the session asked for; one that is open elsewhere can be followed."""
-    from durable_tui.storage.errors import SessionLocked
-
     rows = [
         Row("new", [("a new session", "bold"), ("  in this directory", "dim")]),
         Row("sessions", [("another session", "bold"), ("  choose one", "dim")]),

@@ -1,72 +1,149 @@
-"""A session on the screen: chosen, opened through the host, fed, and closed in order."""
+"""A session on the screen: chosen, opened through the host, fed, and closed in order.
+
+What only an opening needs is imported where it opens: the first paint does not wait for it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from durable_tui.host import attachments
+from durable_tui.models.images import prepare
+from durable_tui.models.provider import ModelError
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.screen import ScreenModel
-from durable_tui.ui.adapter.transcript_model import Changes, Conversation
+from durable_tui.ui.adapter.transcript_model import Changes, TranscriptModel
 from durable_tui.ui.feed import Feed
 from durable_tui.ui.files import Files
 from durable_tui.ui.glyphs import Glyphs
 
 if TYPE_CHECKING:
+    from durable_tui.agent.extension import Registry, Tool
+    from durable_tui.delta import Json
+    from durable_tui.host.follow import FollowedSession
     from durable_tui.host.opening import Host, Opened
     from durable_tui.host.options import ScreenOptions
     from durable_tui.models.listing import Offer
+    from durable_tui.models.messages import UserBlock
     from durable_tui.models.provider import ThinkingLevel
+    from durable_tui.views.facade import ConversationFacade, ConversationReader, SessionFacade, SessionReader
+    from durable_tui.views.shapes import ShownEntry
 
 TOUR = "scripted/tour"
 
 
-@dataclass(slots=True)
-class Session:
-    """One open session: what the host opened, what the screen shows of it, and the feed between the two."""
+class OpenSession:
+    """A session on the screen: what was opened, what is shown of it, and the feed between the two.
 
-    opened: Any
-    model: ScreenModel
-    feed: Feed
-    files: Files
-    task: asyncio.Task[None] | None = None
-    started: bool = False
-    now: Callable[[], int] = lambda: 0
+    Nothing can be changed through it: it may be another process's. `OwnedSession` is one of ours. Watches nothing
+    before `start_feed`.
+    """
+
+    def __init__(
+        self,
+        opened: Opened | FollowedSession,
+        paint: Callable[[Changes], None],
+        *,
+        glyphs: Glyphs,
+        report: Callable[[BaseException], None],
+        epoch: int | None = None,
+    ) -> None:
+        self.opened = opened
+        summarize, replay_of = tool_words(opened.registry)
+        self.model = ScreenModel(
+            TranscriptModel(summarize, replay_of),
+            conversation_id=opened.root.id,
+            epoch=epoch,
+            home=home(),
+            glyphs=glyphs,
+        )
+        self.model.reading = True
+        self.model.fallback_title = f"session {opened.id[-8:]}"
+        self.feed = Feed(opened.root, opened.harness, self.model, paint, report=report)
+        self.files = Files(opened.session.get("cwd") or os.getcwd())
+        self._task: asyncio.Task[None] | None = None
 
     @property
-    def root(self) -> Any:
+    def root(self) -> ConversationReader:
         return self.opened.root
 
     @property
-    def harness(self) -> Any:
+    def harness(self) -> SessionReader:
         return self.opened.harness
 
     def start_feed(self) -> None:
-        self.task = asyncio.get_running_loop().create_task(self.feed.run())
+        self._task = asyncio.get_running_loop().create_task(self.feed.run())
+
+    def note_problem(self) -> bool:
+        """Take over what keeps the session from going on; True when that changed."""
+        problem = self.harness.session_problem
+        if problem and self.harness.paused_for_space:
+            detail = words.home_path_in(problem.removeprefix("not saved: "), self.model.home)
+            problem = f"not saved: disk full — paused. It goes on when there is space again.\n{detail}"
+        elif problem:
+            problem = f"stopped: {problem}"
+        changed = problem != self.model.problem
+        self.model.problem = problem
+        return changed
+
+    async def older(self, before: int, limit: int) -> list[ShownEntry]:
+        """The newest entries before an id, in order."""
+        from durable_tui.views.build import shown_entry
+
+        return [shown_entry(entry.record, entry.seq) for entry in await self.root.entries(before=before, limit=limit)]
+
+    async def pasted(self, text: str) -> str:
+        """What a paste becomes: mentions, when it is the paths of image files."""
+        if "/" not in text:
+            return text
+        return await asyncio.to_thread(attachments.pasted, text, self.files.directory)
+
+    async def close(self) -> None:
+        """Stop watching, then close in order: nothing is lost, unfinished work goes on at the next open."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self.opened.close()
+
+
+class OwnedSession(OpenSession):
+    """A session this process owns. `now` gives the milliseconds that count as the begin of its work."""
+
+    opened: Opened
+
+    def __init__(
+        self,
+        opened: Opened,
+        paint: Callable[[Changes], None],
+        *,
+        glyphs: Glyphs,
+        report: Callable[[BaseException], None],
+        now: Callable[[], int],
+    ) -> None:
+        super().__init__(opened, paint, glyphs=glyphs, report=report, epoch=opened.storage.epoch)
+        self.model.reading = False
+        self.started = False
+        self._now = now
+
+    @property
+    def root(self) -> ConversationFacade:
+        return self.opened.root
+
+    @property
+    def harness(self) -> SessionFacade:
+        return self.opened.harness
 
     async def resume(self) -> None:
         """Let the scheduler start; what was found goes on (spec 15)."""
         if not self.started:
             self.started = True
             self.model.paused = False
-            self.model.running_since = self.now()
+            self.model.running_since = self._now()
             await self.harness.resume()
-
-    def note_problem(self) -> bool:
-        """Take over what keeps the session from going on; True when that changed."""
-        problem = self.harness.session_problem
-        if problem and getattr(self.harness, "paused_for_space", False):
-            detail = words.home_path_in(problem.removeprefix("not saved: "), self.model.home)
-            problem = f"not saved: disk full — paused. It goes on when there is space again.\n{detail}"
-        elif problem:
-            problem = f"stopped: {problem}"
-        changed: bool = problem != self.model.problem
-        self.model.problem = problem
-        return changed
 
     def offers(self, ask: bool) -> tuple[Sequence[Offer], str]:
         """What each provider offers, and the model of a session that names none; with `ask` it may take a second."""
@@ -76,93 +153,52 @@ class Session:
 
     # --- images -----------------------------------------------------------------------------------------------
 
-    async def content(self, text: str) -> str | list[Any]:
+    async def content(self, text: str) -> str | list[UserBlock]:
         """What is sent for a text: itself, with the images it mentions. Raises ImageRefused."""
         if "@" not in text:
             return text
-        from durable_tui.host.attachments import with_images
-
-        return await asyncio.to_thread(with_images, text, self.files.directory)
-
-    async def pasted(self, text: str) -> str:
-        """What a paste becomes: mentions, when it is the paths of image files."""
-        if "/" not in text:
-            return text
-        from durable_tui.host.attachments import pasted
-
-        return await asyncio.to_thread(pasted, text, self.files.directory)
+        return await asyncio.to_thread(attachments.with_images, text, self.files.directory)
 
     async def attach(self, data: bytes) -> str:
         """Keep an image as a file and give its mention. Raises ImageRefused, HostError, OSError."""
-        from durable_tui.host.attachments import keep_image, mention
-        from durable_tui.models.images import prepare
 
         def keep() -> str:
             block = prepare(data)
-            return mention(str(keep_image(self.opened.host.paths.make_attachments(), block)))
+            return attachments.mention(str(attachments.keep_image(self.opened.host.paths.make_attachments(), block)))
 
         return await asyncio.to_thread(keep)
 
-    async def editable(self, content: Any) -> str:
+    async def editable(self, content: str | list[UserBlock]) -> str:
         """A message as the text that sends the same again; see `attachments.editable`. Raises HostError, OSError."""
         if isinstance(content, str):
             return content
-        from durable_tui.host.attachments import editable
-
         return await asyncio.to_thread(
-            lambda: editable(content, self.files.directory, self.opened.host.paths.make_attachments())
+            lambda: attachments.editable(content, self.files.directory, self.opened.host.paths.make_attachments())
         )
 
     def blind(self) -> str:
         """The name of the model in use when it is known to see no images, else ""."""
-        from durable_tui.models.provider import ModelError
-
         name = self.model.header().model
         try:
             return name if self.opened.models.resolve(name).images is False else ""
         except ModelError:
             return ""
 
-    async def close(self) -> None:
-        """Stop watching, then close in order: nothing is lost, unfinished work goes on at the next open."""
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
-        await self.opened.close()
+
+def home() -> str:
+    """The person's home folder, "" when unknown."""
+    found = os.path.expanduser("~")
+    return "" if found == "~" else found
 
 
-def make_session(
-    opened: Any,
-    paint: Callable[[Changes], None],
-    *,
-    glyphs: Glyphs,
-    report: Callable[[BaseException], None],
-    now: Callable[[], int],
-) -> Session:
-    """Put model and feed around an opened session; watches nothing yet."""
-    summarize, replay_of = tool_words(opened.registry)
-    home = os.path.expanduser("~")
-    model = ScreenModel(
-        Conversation(summarize, replay_of),
-        conversation_id=opened.root.id,
-        epoch=getattr(opened.storage, "epoch", None),
-        home=home if home != "~" else "",
-        glyphs=glyphs,
-    )
-    model.fallback_title = f"session {opened.id[-8:]}"
-    feed = Feed(opened.root, opened.harness, model, paint, report=report)
-    agent_cwd = opened.session.get("cwd") or os.getcwd()
-    return Session(opened, model, feed, Files(agent_cwd), now=now)
-
-
-def tool_words(registry: Any) -> tuple[Callable[[str, Any], str], Callable[[str], str]]:
+def tool_words(registry: Registry) -> tuple[Callable[[str, Json], str], Callable[[str], str]]:
     """(summary of a call's arguments, replay policy of a tool), by what is installed."""
     from durable_tui.agent.extension import select_tools
 
-    def tool(name: str) -> Any:
+    def tool(name: str) -> Tool | None:
         return select_tools(registry.extensions()).get(name)
 
-    def summarize(name: str, arguments: Any) -> str:
+    def summarize(name: str, arguments: Json) -> str:
         found = tool(name)
         if found is None or found.summary is None or not isinstance(arguments, dict):
             return ""
@@ -178,48 +214,14 @@ def tool_words(registry: Any) -> tuple[Callable[[str, Any], str], Callable[[str]
     return summarize, replay_of
 
 
-@dataclass(slots=True)
-class ReadOnly:
-    """A session another process owns, as the screen needs it: everything that changes something is missing."""
-
-    root: Any
-    path: Path
-    session: dict[str, Any]
-    registry: Any
-    models: Any = None
-    warnings: list[str] = field(default_factory=list)
-
-    session_problem: str | None = None
-    paused_reason: str | None = None
-
-    @property
-    def harness(self) -> ReadOnly:
-        return self
-
-    @property
-    def storage(self) -> None:
-        return None
-
-    @property
-    def id(self) -> str:
-        return self.path.stem
-
-    def watch_tasks(self) -> Any:
-        return self.root.watch_tasks()
-
-    async def close(self) -> None:
-        await self.root.close()
-
-
-async def follow_at(path: Path) -> ReadOnly:
-    """Follow a session read-only. Raises what the storage raises."""
-    from durable_tui.agent.extension import Registry
+async def follow_at(host: Host, path: Path) -> FollowedSession:
+    """Follow a session read-only. Raises what the storage and the host raise."""
     from durable_tui.host.follow import FollowedSession
-    from durable_tui.tools import CodingTools
+    from durable_tui.host.opening import make_registry
 
-    registry = Registry()
-    registry.install(CodingTools)
-    return ReadOnly(await FollowedSession.open(path), path, {}, registry)
+    registry, _ = await asyncio.to_thread(make_registry, host)
+    restart_limit = host.config.harness_settings().restart_limit
+    return await FollowedSession.open(path, registry, models=host.models(), restart_limit=restart_limit)
 
 
 async def choose_path(host: Host, options: ScreenOptions) -> Path:
@@ -241,15 +243,3 @@ async def open_at(
     from durable_tui.host.opening import open_session
 
     return await open_session(host, path, directory=directory, model=model, thinking=thinking, fallback_model=TOUR)
-
-
-def exit_status(error: BaseException) -> int:
-    """The program's status for what kept a session from opening (spec 20)."""
-    from durable_tui.host.host_errors import HostError
-    from durable_tui.storage.errors import SessionLocked, StorageError
-
-    if isinstance(error, HostError):
-        return 2
-    if isinstance(error, SessionLocked):
-        return 3
-    return 4 if isinstance(error, StorageError) else 1

@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from textual import events, screen
 from textual._xterm_parser import XTermParser
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 _NUMBER = r"(?:[-+]?(?:nan|inf)|[-+.\d]*)"
 _BROKEN_MOUSE = re.compile(rf"\x1b\[<(?=[^Mm\x1b]*(?i:nan|inf))(?i:{_NUMBER};{_NUMBER};{_NUMBER})[Mm]")
@@ -49,7 +49,7 @@ def apply() -> None:
             return [events.Key("alt+enter", None)]
         return to_keys(self, sequence, alt)
 
-    def corrected(self: XTermParser, data: str) -> Any:
+    def corrected(self: XTermParser, data: str) -> Iterable[Message]:
         if "\x1b[<" in data:
             data = _BROKEN_MOUSE.sub("", data)
         marked = getattr(self, "_dtui_marked_paste", False)
@@ -75,7 +75,7 @@ def _correct_driver() -> None:
     resume = LinuxDriver._sigcont_application
     write_all = WriterThread.run
 
-    def continued(self: LinuxDriver, *signal: Any) -> None:
+    def continued(self: LinuxDriver, *signal: object) -> None:
         if not os.isatty(self.fileno):
             return  # a hang-up continues what it ends
         reader = self._key_thread

@@ -13,6 +13,7 @@ def run_screen(options: ScreenOptions) -> int:
     """The launcher's child: run the screen and return its status. Prints nothing but why nothing could start."""
     # Looking for garbage in what imports make, which stays, would be a good part of the start.
     gc.disable()
+    from durable_tui.ground.text import clean
     from durable_tui.host import terminal
     from durable_tui.ui import garbage, patches
     from durable_tui.ui.app import DurableApp
@@ -50,7 +51,5 @@ def run_screen(options: ScreenOptions) -> int:
     if message:
         print(f"durable-tui: {message}", file=sys.stderr)
     if app.unsaved.strip():
-        from durable_tui.ground.text import clean
-
         print(f"durable-tui: what you wrote could not be saved:\n{clean(app.unsaved)}", file=sys.stderr)
     return status

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from rich.color import Color as RichColor
 from rich.color import ColorParseError
 from rich.style import Style
+from textual.color import Color
+from textual.color import ColorParseError as TextualParseError
 
 # A token's colour is the theme variable of this name; the theme files set them, these are what they fall back to.
 VARIABLES: dict[str, str] = {
@@ -46,7 +48,7 @@ def variable(token: str) -> str:
     return "token-" + token.replace(".", "-")
 
 
-class Palette:
+class Styles:
     """Styles of one theme, made as they are asked for."""
 
     def __init__(self, variables: Mapping[str, str], *, plain: bool = False) -> None:
@@ -109,9 +111,6 @@ def _colour(value: str) -> RichColor | None:
     try:
         return RichColor.parse(value.removeprefix("ansi_"))
     except ColorParseError:
-        from textual.color import Color
-        from textual.color import ColorParseError as TextualParseError
-
         try:
             return Color.parse(value).rich_color
         except TextualParseError:

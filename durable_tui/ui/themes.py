@@ -1,18 +1,18 @@
 """Themes from `themes/*.toml`: shipped ones and those of the user's home (spec 22).
 
 A file holds Textual's theme fields, `ansi` and `plain` flags, and `[tokens]`: the colours of the meanings in
-`palette.VARIABLES` and of frames and grounds. A user's theme of a shipped name replaces it.
+`styles.VARIABLES` and of frames and grounds. A user's theme of a shipped name replaces it.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 from durable_tui.ui.styles import GROUNDS, VARIABLES, variable
@@ -86,15 +86,13 @@ def load(path: Path) -> Loaded:
 
 
 def _check(path: Path, key: str, value: str) -> None:
-    from textual.color import Color, ColorParseError
-
     try:
         Color.parse(value.split(" ")[0])
     except ColorParseError:
         raise ThemeError(f"{path}: {key}: {value!r} is no colour") from None
 
 
-def _chrome(tokens: dict[str, Any], data: dict[str, Any]) -> dict[str, str]:
+def _chrome(tokens: Mapping[str, object], data: Mapping[str, object]) -> dict[str, str]:
     """Textual's own variables for scroll bars, cursors and selections, so that its parts fit ours."""
     frame = str(tokens.get("frame", data.get("panel", data["primary"])))
     back = str(data.get("background", "ansi_default"))

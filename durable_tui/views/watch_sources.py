@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from durable_tui.agent.documents import LIVE
@@ -28,8 +28,9 @@ from durable_tui.views.build import (
     shown_entry,
     task_row,
 )
-from durable_tui.views.shapes import ShownEntry, TasksView
+from durable_tui.views.shapes import ConversationView, ShownEntry, TasksView
 
+V = TypeVar("V")
 PAGE = 1000
 ENDED_SHOWN = 20
 
@@ -41,20 +42,20 @@ class Watches:
         self._engine = engine
         self._session = engine.session
         self._window = window
-        self._open: WeakSet[Watch] = WeakSet()
+        self._open: WeakSet[Watch[Any]] = WeakSet()
 
-    def conversation(self, conversation_id: int, tail: int | None) -> Watch:
+    def conversation(self, conversation_id: int, tail: int | None) -> Watch[ConversationView]:
         """Frames of a conversation, with its newest `tail` entries at first (None: all)."""
 
-        async def prepare(watch: Watch) -> ConversationSource:
+        async def prepare(watch: Watch[ConversationView]) -> ConversationSource:
             return await ConversationSource.create(self._session, self._window, watch, conversation_id, tail)
 
         return self._add(Watch(prepare))
 
-    def tasks(self) -> Watch:
+    def tasks(self) -> Watch[TasksView]:
         """Frames of the live task graph and of what ended lately."""
 
-        async def prepare(watch: Watch) -> TasksSource:
+        async def prepare(watch: Watch[TasksView]) -> TasksSource:
             return TasksSource(self._engine, watch)
 
         return self._add(Watch(prepare))
@@ -64,7 +65,7 @@ class Watches:
         for watch in list(self._open):
             watch.finish()
 
-    def _add(self, watch: Watch) -> Watch:
+    def _add(self, watch: Watch[V]) -> Watch[V]:
         if self._session.sealed:
             watch.finish()  # after the end a watch has no frames
         self._open.add(watch)
@@ -74,7 +75,7 @@ class Watches:
 class ConversationSource:
     """Feeds one watch of one conversation."""
 
-    def __init__(self, session: Session, window: Window, watch: Watch, conversation_id: int) -> None:
+    def __init__(self, session: Session, window: Window, watch: Watch[ConversationView], conversation_id: int) -> None:
         self._session = session
         self._window = window
         self._watch = watch
@@ -88,7 +89,7 @@ class ConversationSource:
 
     @classmethod
     async def create(
-        cls, session: Session, window: Window, watch: Watch, conversation_id: int, tail: int | None
+        cls, session: Session, window: Window, watch: Watch[ConversationView], conversation_id: int, tail: int | None
     ) -> ConversationSource:
         """Load the current view; commits that land meanwhile are in it."""
         source = cls(session, window, watch, conversation_id)
@@ -124,7 +125,7 @@ class ConversationSource:
         self._seq, self._at = session.seq, session.at
         self._ready = True
 
-    def whole(self) -> Frame:
+    def whole(self) -> Frame[ConversationView]:
         """The current view as one frame."""
         view = conversation_view(self._value)
         return Frame(view, [["r", view]], self._seq, self._at)
@@ -232,7 +233,7 @@ class OwnerWords:
 class TasksSource:
     """Feeds one watch of the live task graph."""
 
-    def __init__(self, engine: Engine, watch: Watch) -> None:
+    def __init__(self, engine: Engine, watch: Watch[TasksView]) -> None:
         self._engine = engine
         self._session = engine.session
         self._words = OwnerWords(engine)
@@ -241,7 +242,7 @@ class TasksSource:
         self._stop = self._session.observe(self._observe)
         self._unhook = engine.on_blocked(self.refresh)
 
-    def whole(self) -> Frame:
+    def whole(self) -> Frame[TasksView]:
         return Frame(self._value, [["r", self._value]], self._session.seq, self._session.at)
 
     def detach(self) -> None:

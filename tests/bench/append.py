@@ -23,7 +23,7 @@ if __name__ == "__main__":
 from durable_tui.harness.harness import Harness
 from durable_tui.storage.sqlite.inspection import CHECK_BYTES
 from durable_tui.ui.adapter.screen import ScreenModel
-from durable_tui.ui.adapter.transcript_model import Conversation as Shown
+from durable_tui.ui.adapter.transcript_model import TranscriptModel
 from tests.bench.measuring import Result, alone, median, show
 from tests.tools import bigsession
 
@@ -43,19 +43,19 @@ class Appender:
     async def open(self) -> None:
         _, self.harness, _ = await bigsession.open_silent(self.path, "bench/m")
         self.root = await self.harness.root()
-        self.model = ScreenModel(Shown())
+        self.model = ScreenModel(TranscriptModel())
         self.watch: Any = self.root.watch(tail=self.tail)
         self.model.apply(await anext(self.watch))
 
     async def append(self) -> None:
-        before = len(self.model.conversation.blocks)
+        before = len(self.model.transcript.blocks)
         began = time.perf_counter()
         async with self.harness.commit() as tx:
             message = {"role": "user", "content": LINES, "timestamp": bigsession.AT}
             tx.append(1, "pi.user", model=[message])
         self.model.apply(await anext(self.watch))
         self.times.append(time.perf_counter() - began)
-        assert len(self.model.conversation.blocks) > before
+        assert len(self.model.transcript.blocks) > before
 
 
 async def appending(folder: Path, small: int, large: int, rounds: int, tail: int | None, name: str) -> Result:

@@ -18,29 +18,23 @@ from durable_tui.host.opening import Host
 from durable_tui.host.paths import Paths
 from durable_tui.host.settings import Config
 from durable_tui.models import Model, Offer, ProviderInfo
+from durable_tui.session import Frame
+from durable_tui.storage.records import StoredEntry
 
 START = 1_790_000_000_000  # a fixed time in milliseconds
-
-
-@dataclass
-class FakeFrame:
-    value: Any
-    ops: list[Any]
-    seq: int
-    at: int
 
 
 class FakeWatch:
     """Frames pushed by the fake, first the whole view."""
 
-    def __init__(self, first: FakeFrame) -> None:
-        self.queue: asyncio.Queue[FakeFrame | None] = asyncio.Queue()
+    def __init__(self, first: Frame[Any]) -> None:
+        self.queue: asyncio.Queue[Frame[Any] | None] = asyncio.Queue()
         self.queue.put_nowait(first)
 
-    def __aiter__(self) -> AsyncIterator[FakeFrame]:
+    def __aiter__(self) -> AsyncIterator[Frame[Any]]:
         return self
 
-    async def __anext__(self) -> FakeFrame:
+    async def __anext__(self) -> Frame[Any]:
         frame = await self.queue.get()
         if frame is None:
             raise StopAsyncIteration
@@ -48,12 +42,6 @@ class FakeWatch:
 
     async def aclose(self) -> None:
         self.queue.put_nowait(None)
-
-
-@dataclass
-class FakeStored:
-    record: dict[str, Any]
-    seq: int
 
 
 def empty_view(**parts: Any) -> dict[str, Any]:
@@ -88,7 +76,7 @@ class FakeConversation:
         self.gate: asyncio.Event | None = None
 
     def watch(self, tail: int | None = None) -> FakeWatch:
-        watch = FakeWatch(FakeFrame(self.view, [["r", self.view]], self.seq, self.at))
+        watch = FakeWatch(Frame(self.view, [["r", self.view]], self.seq, self.at))
         self.watches.append(watch)
         return watch
 
@@ -99,7 +87,7 @@ class FakeConversation:
         ops_list = [freeze(op) for op in ops]
         self.view = apply_ops(self.view, ops_list)
         for watch in self.watches:
-            watch.queue.put_nowait(FakeFrame(self.view, list(ops_list), self.seq, self.at))
+            watch.queue.put_nowait(Frame(self.view, list(ops_list), self.seq, self.at))
 
     def append(self, *records: dict[str, Any]) -> None:
         """Commit entries."""
@@ -113,10 +101,10 @@ class FakeConversation:
         if self.fail is not None:
             raise self.fail
 
-    async def entries(self, before: int | None = None, limit: int = 200) -> list[FakeStored]:
+    async def entries(self, before: int | None = None, limit: int = 200) -> list[StoredEntry]:
         self.calls.append(("entries", before))
         found = [record for record in self.older if before is None or record["id"] < before]
-        return [FakeStored(record, record.get("seq", 1)) for record in found[-limit:]]
+        return [StoredEntry(record, record.get("seq", 1)) for record in found[-limit:]]
 
     async def set_draft(self, text: str) -> None:
         self.calls.append(("set_draft", text))
@@ -164,7 +152,7 @@ class FakeHarness:
 
     def watch_tasks(self) -> FakeWatch:
         value = freeze({"tasks": self.tasks})
-        watch = FakeWatch(FakeFrame(value, [["r", value]], 1, START))
+        watch = FakeWatch(Frame(value, [["r", value]], 1, START))
         self.watches.append(watch)
         return watch
 
@@ -172,7 +160,7 @@ class FakeHarness:
         self.tasks = tasks
         value = freeze({"tasks": tasks})
         for watch in self.watches:
-            watch.queue.put_nowait(FakeFrame(value, [["r", value]], 1, START))
+            watch.queue.put_nowait(Frame(value, [["r", value]], 1, START))
 
     async def resume(self) -> None:
         self.resumed += 1
@@ -185,7 +173,7 @@ class FakeHarness:
     async def retry_task(self, task_id: int) -> None:
         pass
 
-    async def title(self, text: str) -> None:
+    async def rename(self, text: str) -> None:
         pass
 
 
@@ -372,6 +360,12 @@ def found(task: int, kind: str, phase: str, doing: str, verdict: str | None = No
     if verdict is not None:
         row |= {"verdict": verdict, "rule": "10", "seq": more.get("seq", 97), "at": START + 161_000}
     return row
+
+
+def task_row(task_id: int, status: str = "running", **more: Any) -> dict[str, Any]:
+    """A row of a task view: of a tool call unless `kind` says otherwise."""
+    facts = {"conversationId": 1, "kind": "pi.tool", "background": False, "abortRequested": False}
+    return {"id": task_id, **facts, "status": status, **more}
 
 
 DIFF = '@@ -1,5 +1,5 @@\n {\n   "host": "localhost",\n-  "port": "8080",\n+  "port": 8080,\n   "debug": true\n }'

@@ -38,7 +38,7 @@ async def running(
                 pilot,
                 lambda: (
                     app.session is not None
-                    and app.main.painted > 1
+                    and app.main.model is app.session.model
                     and (app.session.started or app.session.model.paused)
                 ),
             )

@@ -24,9 +24,7 @@ BUSY = {"run": {"taskId": 9, "inputs": [1]}, "generation": {"attempt": 3}}
 def busy() -> fakes.FakeOpened:
     return fakes.FakeOpened(
         fakes.FakeConversation(fakes.empty_view(**BUSY)),
-        fakes.FakeHarness(
-            [{"id": 9, "kind": "pi.generation", "status": "running", "conversationId": 1, "abortRequested": False}]
-        ),
+        fakes.FakeHarness([fakes.task_row(9, kind="pi.generation")]),
     )
 
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from durable_tui.host.options import ScreenOptions
+from durable_tui.ui.actions import SLASHES
 from durable_tui.ui.app import DurableApp
+from durable_tui.ui.commands.desk import CommandError
 from tests.ui.kit import screen_text, until
 
 TURNS = [
@@ -73,6 +75,10 @@ async def test_ui_k09_a_second_window_follows_what_the_first_does(project: Path)
             first.main.composer.insert("what does a.txt say?")
             first.main.composer.submit("send")
             await until(other, lambda: "It says hello." in screen_text(second))
+            await second.commands.run_slash(SLASHES["usage"], "")
+            await until(other, lambda: "tokens" in second.main.footer.message[0][0])
+            with pytest.raises(CommandError, match="read-only"):
+                await second.commands.run_slash(SLASHES["rename"], "mine")
             second.main.composer.insert("me too")
             await other.press("enter")
             await until(other, lambda: "read-only" in second.main.composer.border_title)

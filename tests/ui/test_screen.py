@@ -52,7 +52,7 @@ async def test_spec_15_found_rows_stand_on_the_screen_before_anything_moves() ->
         fakes.FakeConversation(
             fakes.empty_view(recovery={"deaths": [fakes.death(fakes.found(8, "pi.tool", "execute", "edit a.json"))]})
         ),
-        fakes.FakeHarness([{"id": 8, "kind": "pi.tool", "status": "pending", "conversationId": 1}]),
+        fakes.FakeHarness([fakes.task_row(8, "pending")]),
     )
     seen: list[str] = []
     async with running(opened, wait=False) as (app, pilot, _):
@@ -168,7 +168,7 @@ async def test_u01_hostile_text_is_literal_everywhere(hostile: str) -> None:
     )
     opened = fakes.FakeOpened(
         fakes.FakeConversation(view),
-        fakes.FakeHarness([{"id": 10, "kind": hostile, "status": "running", "conversationId": 1}]),
+        fakes.FakeHarness([fakes.task_row(10, kind=hostile)]),
     )
     opened.warnings = [hostile]
     async with running(opened, size=(160, 50)) as (app, pilot, _):
@@ -200,7 +200,7 @@ async def test_ui_r20_a_renderer_that_raises_ends_nothing(monkeypatch: pytest.Mo
 
 async def test_ui_r20_a_frame_that_cannot_be_read_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as (app, pilot, opened):
-        model = app.main.model.conversation
+        model = app.main.model.transcript
         monkeypatch.setattr(model, "_append", lambda *arguments: 1 / 0)
         opened.root.append(fakes.user(5, "first"))
         opened.root.append(fakes.user(6, "second"))
@@ -262,7 +262,7 @@ async def test_u04_streaming_while_dialogs_open_and_close() -> None:
                 await pilot.press("escape")
         await pilot.press("escape")
         await until(pilot, lambda: "word199" in screen_text(app))
-        assert app.main.model.conversation.tail
+        assert app.main.model.transcript.tail
         await pilot.press("ctrl+q")
         await until(pilot, lambda: opened.closed == 1)
 

@@ -15,7 +15,6 @@ from durable_tui.host.options import ScreenOptions
 from durable_tui.storage.errors import SessionLocked, StorageDamaged
 from durable_tui.ui.app import DurableApp
 from durable_tui.ui.glyphs import UNICODE
-from durable_tui.ui.open_session import exit_status
 from durable_tui.ui.screens.sessions import session_rows
 from tests.tools import ui_fakes as fakes
 from tests.ui.kit import running, screen_text, until
@@ -123,23 +122,20 @@ async def test_ui_k09_an_owned_session_is_offered_for_following() -> None:
         await until(pilot, lambda: app.return_code == 3)
 
 
-async def test_what_cannot_be_opened_is_said_without_a_traceback() -> None:
+@pytest.mark.parametrize(
+    ("error", "status"), [(HostError, 2), (SessionLocked, 3), (StorageDamaged, 4), (ValueError, 1)]
+)
+async def test_what_cannot_be_opened_is_said_without_a_traceback(error: type[Exception], status: int) -> None:
     async def opener(_options: Any, _path: Any) -> Any:
-        raise StorageDamaged("the file [/x] is torn")
+        raise error("the file [/x] is torn")
 
     app = DurableApp(ScreenOptions(directory="/x"), opener=opener, host=FakeHost(FakeCatalogue([])))
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: "the file [/x] is torn" in screen_text(app))
+        words = "the file [/x] is torn" if error is not SessionLocked else "owns it"
+        await until(pilot, lambda: words in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: app.return_code == 4)
-    assert app.failure == (4, "the file [/x] is torn")
-
-
-def test_statuses_of_failures() -> None:
-    assert exit_status(HostError("x")) == 2
-    assert exit_status(SessionLocked("x")) == 3
-    assert exit_status(StorageDamaged("x")) == 4
-    assert exit_status(ValueError("x")) == 1
+        await until(pilot, lambda: app.return_code == status)
+    assert app.failure is not None and app.failure[0] == status and words in app.failure[1]
 
 
 async def test_quitting_while_busy_closes_in_order_and_says_that_work_goes_on() -> None:
@@ -204,7 +200,7 @@ async def test_spec_22_a_changed_theme_file_shows_at_once(tmp_path: Path) -> Non
         )
         app.reload_themes()
         await pilot.pause()
-        style = app.palette().style("live")
+        style = app.appearance.styles().style("live")
         assert style.color is not None and style.color.triplet is not None
         assert style.color.triplet.hex == "#ff0000"
         (tmp_path / "bad.toml").write_text("x = ")

@@ -174,12 +174,12 @@ async def test_u07_a_long_answer_streams_and_ends_as_stored() -> None:
         for piece in pieces:
             root.emit(["a", ["generation", "message", "content", 0, "text"], piece])
         text = "".join(pieces)
-        await until(pilot, lambda: bool(app.main.model.conversation.tail) and app.main.model.seq == root.seq)
+        await until(pilot, lambda: bool(app.main.model.transcript.tail) and app.main.model.seq == root.seq)
         assert app.main.model.view["generation"]["message"]["content"][0]["text"] == text
         root.emit(
             ["p", ["entries"], 0, 0, [{**fakes.assistant(5, fakes.text(text)), "seq": 9}]],
             ["d", ["run"]],
             ["d", ["generation"]],
         )
-        await until(pilot, lambda: app.main.transcript.conversation.tail == [] and "2999" in screen_text(app))
+        await until(pilot, lambda: app.main.transcript.model.tail == [] and "2999" in screen_text(app))
         assert "▌" not in screen_text(app).replace("▌type", "")

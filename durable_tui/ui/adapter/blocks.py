@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from durable_tui.ui.adapter.chunks import Chunk
 
-Key = tuple[Any, ...]
+if TYPE_CHECKING:
+    from durable_tui.agent.shapes import Diagnostic
+    from durable_tui.delta import Json
+    from durable_tui.engine.shapes import Death, FoundTask
+
+Key = tuple[str | int, ...]
 ToolState = Literal[
     "writing", "pending", "running", "unfinished", "done", "failed", "interrupted", "aborted", "blocked"
 ]
@@ -51,7 +56,7 @@ class Tool:
 
     call_id: str
     name: str
-    arguments: Any = None
+    arguments: Json = None
     summary: str = ""
     state: ToolState = "pending"
     task_id: int | None = None
@@ -59,14 +64,14 @@ class Tool:
     output: str = ""
     dropped_lines: int = 0
     dropped_bytes: int = 0
-    details: Any = None
-    diagnostics: list[Mapping[str, Any]] = field(default_factory=list)
+    details: Json = None
+    diagnostics: list[Diagnostic] = field(default_factory=list)
     result: str = ""
     images: int = 0
     result_entry: int | None = None
     result_seq: int | None = None
     duration_ms: int | None = None
-    recovered: Mapping[str, Any] | None = None  # its row of dt.recovery
+    recovered: tuple[FoundTask, Death] | None = None  # what dt.recovery has of it
     verdict: str = ""
     died_at: int | None = None
     replay: str = ""

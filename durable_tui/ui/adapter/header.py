@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from durable_tui.models.usage import cost_text, total_usage
 from durable_tui.ui.adapter import words
+
+if TYPE_CHECKING:
+    from durable_tui.models.messages import Usage
+    from durable_tui.views.shapes import ConversationView, TaskRow
 
 State = Literal["opening", "idle", "busy", "waiting", "retrying", "stopping", "parked", "paused", "reading", "problem"]
 
@@ -39,49 +43,45 @@ class Header:
     seq: int = 0
 
 
-def title_of(view: Mapping[str, Any], first_said: str = "") -> str:
-    title = (view.get("session") or {}).get("title")
-    return str(title) if title else (first_said or "new session")
+def title_of(view: ConversationView, first_said: str = "") -> str:
+    return view["session"].get("title") or first_said or "new session"
 
 
-def model_of(view: Mapping[str, Any]) -> str:
-    model = (view.get("agent") or {}).get("model")
-    if isinstance(model, Mapping):
-        return f"{model.get('provider', '')}/{model.get('modelId', '')}"
-    return str(model or "")
+def model_of(view: ConversationView) -> str:
+    model = view["agent"].get("model")
+    return f"{model['provider']}/{model['modelId']}" if model else ""
 
 
-def thinking_of(view: Mapping[str, Any]) -> str:
-    level = (view.get("agent") or {}).get("thinkingLevel")
-    return "" if level in (None, "off") else str(level)
+def thinking_of(view: ConversationView) -> str:
+    level = view["agent"].get("thinkingLevel", "off")
+    return "" if level == "off" else level
 
 
-def context_of(view: Mapping[str, Any]) -> str:
+def context_of(view: ConversationView) -> str:
     """`23 % of 128k`, or the tokens alone where the window is not known."""
-    context = view.get("context") or {}
-    used = context.get("tokens")
-    if used is None:
+    context = view.get("context")
+    if context is None:
         return ""
-    window = context.get("window")
+    used, window = context["tokens"], context["window"]
     if window:
-        return f"{round(100 * used / window)} % of {words.tokens(int(window))}"
-    return f"{words.tokens(int(used))} tokens"
+        return f"{round(100 * used / window)} % of {words.tokens(window)}"
+    return f"{words.tokens(used)} tokens"
 
 
-def cost_of(view: Mapping[str, Any], at_least: str = "≥") -> str:
+def cost_of(view: ConversationView, at_least: str = "≥") -> str:
     """The conversation's cost; `cost n/a` when tokens were used at an unknown price."""
-    return cost_words(total_usage([view.get("usage")]), at_least)
+    return cost_words(total_usage([view["usage"]]), at_least)
 
 
-def cost_words(usage: Mapping[str, Any], at_least: str) -> str:
+def cost_words(usage: Usage, at_least: str) -> str:
     """A cost that stands alone: `$0.012`, `≥ $0.012`, `cost n/a`, "" when nothing was used."""
     text = cost_text(usage, at_least)
     return f"cost {text}" if text == "n/a" else text
 
 
 def state_of(
-    view: Mapping[str, Any],
-    tasks: Mapping[int, Mapping[str, Any]],
+    view: ConversationView,
+    tasks: Mapping[int, TaskRow],
     *,
     paused: bool = False,
     problem: bool = False,
@@ -97,15 +97,15 @@ def state_of(
     if paused:
         return "paused"
     if run:
-        task = tasks.get(run.get("taskId", 0), {})
-        if stopping or task.get("abortRequested"):
+        task = tasks.get(run["taskId"])
+        if stopping or (task is not None and task["abortRequested"]):
             return "stopping"
-        generation = view.get("generation") or {}
-        if generation.get("retry"):
+        generation = view.get("generation")
+        if generation is not None and "retry" in generation:
             return "retrying"
-        if generation.get("deferred"):
+        if generation is not None and "deferred" in generation:
             return "waiting"
         return "busy"
-    if any(item.get("parked") for item in (view.get("inbox") or {}).get("items") or ()):
+    if any(item.get("parked") for item in view["inbox"]["items"]):
         return "parked"
     return "idle"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from durable_tui.engine.rules import rule_sentence
 from durable_tui.ground.clock import clock
 from durable_tui.ui.adapter import words
+
+if TYPE_CHECKING:
+    from durable_tui.engine.shapes import Death, FoundTask
+    from durable_tui.engine.shapes import Recovery as StoredRecovery
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,8 +120,8 @@ class RecoveryRow:
     decided: bool
     sentence: str
     seq: int | None
-    task: Mapping[str, Any]
-    death: Mapping[str, Any]
+    task: FoundTask
+    death: Death
 
 
 @dataclass(slots=True, frozen=True)
@@ -131,19 +135,16 @@ class Recovery:
     undecided: int = 0
 
 
-def recovery(value: Mapping[str, Any] | None, *, epoch: int | None = None, since: int | None = None) -> Recovery:
-    """The rows to show: of deaths found by opening `epoch`, else found at `since` or later, else of all."""
-    deaths = _linked([death for death in (value or {}).get("deaths") or () if isinstance(death, Mapping)])
-    chosen = [death for death in deaths if _current(death, epoch, since)]
+def recovery(value: StoredRecovery, *, epoch: int | None = None) -> Recovery:
+    """The rows to show: of the deaths opening `epoch` found or left undecided, else of all."""
+    chosen = [death for death in _linked(value["deaths"]) if epoch is None or _current(death, epoch)]
     rows = tuple(row for death in reversed(chosen) for row in _rows(death))
     if not rows:
         return Recovery()
     undecided = sum(not row.decided for row in rows)
     last = chosen[-1]
-    died = clock(last.get("lastAt"), seconds=True)
-    footing = f"process {last.get('pid')} died {died}".rstrip()
-    if last.get("lastSeq") is not None:
-        footing += f" after commit #{last['lastSeq']}"
+    died = clock(last["lastAt"], seconds=True)
+    footing = f"process {last['pid']} died {died}".rstrip() + f" after commit #{last['lastSeq']}"
     if len(chosen) > 1:
         footing = f"{words.plural(len(chosen), 'death')} in a row · {footing}"
     title = "found after a crash" if undecided == len(rows) else "recovered from a crash"
@@ -154,43 +155,37 @@ def recovery(value: Mapping[str, Any] | None, *, epoch: int | None = None, since
     return Recovery(rows, title, footing, summary, undecided)
 
 
-def _linked(deaths: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _linked(deaths: Sequence[Death]) -> list[Death]:
     """Without the rows a later death took over: a task found again before anything was decided has its verdict there."""
-    later: set[Any] = set()
-    out: list[Mapping[str, Any]] = []
+    later: set[int] = set()
+    out: list[Death] = []
     for death in reversed(deaths):
-        tasks = death.get("tasks") or ()
+        tasks = death["tasks"]
         kept = [task for task in tasks if "verdict" in task or task["taskId"] not in later]
         later.update(task["taskId"] for task in tasks)
         out.append(death if len(kept) == len(tasks) else {**death, "tasks": kept})
     return out[::-1]
 
 
-def _current(death: Mapping[str, Any], epoch: int | None, since: int | None) -> bool:
-    if epoch is not None:
-        return death.get("foundBy") == epoch or (
-            any("verdict" not in task for task in death.get("tasks") or ()) and bool(death.get("foundBy"))
-        )
-    if since is not None:
-        return int(death.get("foundAt") or 0) >= since
-    return True
+def _current(death: Death, epoch: int) -> bool:
+    return death["foundBy"] == epoch or any("verdict" not in task for task in death["tasks"])
 
 
-def _rows(death: Mapping[str, Any]) -> Sequence[RecoveryRow]:
+def _rows(death: Death) -> Sequence[RecoveryRow]:
     out = []
-    for task in death.get("tasks") or ():
+    for task in death["tasks"]:
         verdict = VERDICTS.get(task.get("verdict", ""), UNDECIDED)
         decided = "verdict" in task
         sentence = verdict.sentence
-        if task.get("verdict") == "woken" and task.get("kind") == "pi.generation":
+        if task.get("verdict") == "woken" and task["kind"] == "pi.generation":
             sentence = "its tools have finished"
         elif task.get("verdict") == "blocked" and task.get("detail"):
-            sentence = str(task["detail"])
+            sentence = task["detail"]
         out.append(
             RecoveryRow(
-                (int(death.get("epoch") or 0), int(task["taskId"])),
-                words.task_name(task.get("taskId"), str(task.get("kind", ""))),
-                str(task.get("doing") or words.kind_word(str(task.get("kind", "")))),
+                (death["epoch"], task["taskId"]),
+                words.task_name(task["taskId"], task["kind"]),
+                task["doing"] or words.kind_word(task["kind"]),
                 verdict,
                 decided,
                 sentence,
@@ -231,7 +226,7 @@ def explanation(row: RecoveryRow) -> list[tuple[str, str]]:
         lines.append(("verdict", "not decided yet"))
     lines.append(("why", row.verdict.why))
     if task.get("rule"):
-        lines.append(("rule", rule_sentence(str(task["rule"]))))
+        lines.append(("rule", rule_sentence(task["rule"])))
     if task.get("detail"):
         lines.append(("detail", str(task["detail"])))
     if task.get("entry") is not None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from durable_tui.models.messages import content_text
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.recovery_cards import VERDICTS, Recovery, RecoveryRow
 from durable_tui.ui.glyphs import UNICODE, Glyphs
 
+if TYPE_CHECKING:
+    from durable_tui.agent.shapes import Slot
+    from durable_tui.views.shapes import ConversationView, TaskRow
+
 Run = tuple[str, str]
-Json = Mapping[str, Any]
+RowKey: TypeAlias = str | int | Path | tuple[str | int, ...]
 
 
 @dataclass(slots=True)
 class Row:
     """One line of a panel. `key` names what a key press acts on; None makes the row no place for the cursor."""
 
-    key: Any
+    key: RowKey | None
     left: list[Run]
     right: list[Run] = field(default_factory=list)
 
@@ -39,18 +44,18 @@ SLOT_GLYPHS = {"pending": ("pending", "dim"), "running": ("busy", "live"), "done
 TAIL_LINES = 3
 
 
-def slot_status(slot: Json, tasks: Mapping[int, Json]) -> str:
+def slot_status(slot: Slot, tasks: Mapping[int, TaskRow]) -> str:
     """A slot's status; one that says running while its task does not is `unfinished`: no spinner without a live task."""
-    status = str(slot.get("status", "pending"))
-    task = tasks.get(slot.get("taskId") or 0)
-    if status == "running" and task is not None and task.get("status") not in ("running", "completing", "terminal"):
-        return "waiting" if task.get("status") == "waiting" else "unfinished"
+    status = slot["status"]
+    task = tasks.get(slot.get("taskId", 0))
+    if status == "running" and task is not None and task["status"] not in ("running", "completing", "terminal"):
+        return "waiting" if task["status"] == "waiting" else "unfinished"
     return status
 
 
 def live_rows(
-    view: Json,
-    tasks: Mapping[int, Json],
+    view: ConversationView,
+    tasks: Mapping[int, TaskRow],
     now: int,
     glyphs: Glyphs = UNICODE,
     since: int = 0,
@@ -65,114 +70,110 @@ def live_rows(
     rows: list[Row] = []
     ticking = False
     run, generation = view.get("run"), view.get("generation")
-    slots: Sequence[Json] = view.get("tools") or ()
-    if run:
-        task = tasks.get(run["taskId"], {})
+    slots = view["tools"]
+    if run is not None:
+        task = tasks.get(run["taskId"])
         name = words.task_name(run["taskId"], "pi.generation")
         left: list[Run] = [(f"{name} ", "identity")]
         right: list[Run] = []
-        started = task.get("startedAt")
-        stopping = bool(task.get("abortRequested"))
-        retry = (generation or {}).get("retry")
-        deferred = (generation or {}).get("deferred")
+        started = task.get("startedAt") if task is not None else None
+        stopping = task is not None and task["abortRequested"]
+        retry = generation.get("retry") if generation is not None else None
+        deferred = generation.get("deferred") if generation is not None else None
         if stopping:
             left += [("stopping", "bold attention")]
         elif retry:
-            wait = max(int(retry.get("at", now)) - now, 0)
+            wait = max(retry["at"] - now, 0)
             left += [("retry", "bold attention"), (f" {glyphs['dot']} in {words.elapsed(wait)}", "attention")]
         elif deferred:
-            left += [("waiting", "bold"), (f" for {task.get('provider') or 'the provider'}", "dim")]
+            provider = task.get("provider") if task is not None else None
+            left += [("waiting", "bold"), (f" for {provider or 'the provider'}", "dim")]
         elif generation is not None and ("message" in generation or not slots):
-            left += [("request", "bold"), (f" {glyphs['dot']} attempt {generation.get('attempt', 1)}", "dim")]
+            left += [("request", "bold"), (f" {glyphs['dot']} attempt {generation['attempt']}", "dim")]
         else:
-            left += [("tools" if slots else str(task.get("phase") or "preparing"), "bold")]
+            phase = task.get("phase") if task is not None else None
+            left += [("tools" if slots else phase or "preparing", "bold")]
         if started and not standing:
-            right = [(words.elapsed(now - max(int(started), since)), "live")]
+            right = [(words.elapsed(now - max(started, since)), "live")]
         ticking = not standing
         rows.append(Row(("task", run["taskId"]), left, right))
-        below = str(retry["error"]) if retry and retry.get("error") else ""
+        below = retry["error"] if retry else ""
         if deferred and not stopping:
-            below = "asked for again when this starts" if standing else words.next_look(int(deferred["pollAt"]), now)
+            below = "asked for again when this starts" if standing else words.next_look(deferred["pollAt"], now)
         if below:
             rows.append(Row(None, [(f"   {glyphs['rail']} ", "faint"), (below, "dim")]))
     for slot in slots:
         rows.extend(_slot(slot, tasks, now, glyphs, since))
-        ticking = ticking or slot.get("status") == "running"
-    for item in view.get("compactions") or ():
-        task = tasks.get(item.get("taskId", 0), {})
+        ticking = ticking or slot["status"] == "running"
+    for item in view["compactions"]:
+        task = tasks.get(item["taskId"])
         left = [
-            (f"{words.task_name(item.get('taskId'), 'pi.compaction')} ", "identity"),
+            (f"{words.task_name(item['taskId'], 'pi.compaction')} ", "identity"),
             ("compacting", "bold"),
-            (f" {glyphs['dot']} {item.get('reason', '')}", "dim"),
+            (f" {glyphs['dot']} {item['reason']}", "dim"),
         ]
-        if not item.get("blocking"):
+        if not item["blocking"]:
             left.append((f" {glyphs['dot']} background", "dim"))
-        if item.get("retry"):
-            wait = max(int(item["retry"].get("at", now)) - now, 0)
+        if "retry" in item:
+            wait = max(item["retry"]["at"] - now, 0)
             left.append((f" {glyphs['dot']} retry in {words.elapsed(wait)}", "attention"))
-        started = task.get("startedAt")
-        rows.append(
-            Row(("task", item.get("taskId")), left, [(words.elapsed(now - int(started)), "faint")] if started else [])
-        )
+        started = task.get("startedAt") if task is not None else None
+        rows.append(Row(("task", item["taskId"]), left, [(words.elapsed(now - started), "faint")] if started else []))
         ticking = True
     return Rows(tuple(rows), "live", 0, ticking, "nothing runs")
 
 
-def _slot(slot: Json, tasks: Mapping[int, Json], now: int, glyphs: Glyphs, since: int) -> list[Row]:
+def _slot(slot: Slot, tasks: Mapping[int, TaskRow], now: int, glyphs: Glyphs, since: int) -> list[Row]:
     status = slot_status(slot, tasks)
     glyph, tone = SLOT_GLYPHS.get(status, ("pending", "dim"))
     task_id = slot.get("taskId")
-    task = tasks.get(task_id or 0, {})
-    word, started = status, task.get("startedAt")
-    if task.get("abortRequested") and status != "done":
+    task = tasks.get(task_id or 0)
+    word = status
+    if task is not None and task["abortRequested"] and status != "done":
         tone, word = "attention", "stopping"
     left: list[Run] = [
         (f" {glyphs[glyph]} ", tone),
         (f"{words.task_name(task_id, 'pi.tool')} " if task_id else "", "identity"),
-        (f"{slot.get('name', '')}  ", "bold"),
+        (f"{slot['name']}  ", "bold"),
         (word, tone if status != "done" else "dim"),
     ]
-    recovered = VERDICTS.get(str(slot.get("recovered") or ""))
+    recovered = VERDICTS.get(slot.get("recovered", ""))
     if recovered:
         left.append((f"  {glyphs['recovered']} {recovered.word}", "recovered"))
     right: list[Run] = []
-    if started and status != "unfinished":
-        begin = int(started) if task.get("endedAt") else max(int(started), since)
-        end = int(task.get("endedAt") or now)
+    if task is not None and "startedAt" in task and status != "unfinished":
+        begin = task["startedAt"] if "endedAt" in task else max(task["startedAt"], since)
+        end = task.get("endedAt", now)
         right = [(words.elapsed(end - begin), "faint" if status == "done" else "live")]
-    rows = [Row(("call", slot.get("callId")), left, right)]
+    rows = [Row(("call", slot["callId"]), left, right)]
     if status == "running":
-        output = str(slot.get("output") or "")
+        output = slot.get("output", "")
         lines = [line for line in output[-2000:].rstrip("\n").split("\n") if line.strip()][-TAIL_LINES:]
         rows += [
             Row(None, [(f"   {glyphs['rail']} ", "faint"), (line.rsplit("\r", 1)[-1] or line, "dim")]) for line in lines
         ]
-        dropped = int(slot.get("droppedLines") or 0)
+        dropped = slot.get("droppedLines", 0)
         if dropped:
             rows.append(Row(None, [(f"   {words.plural(dropped, 'line')} before that left out", "faint")]))
     return rows
 
 
-def inbox_rows(view: Json, glyphs: Glyphs = UNICODE) -> Rows:
+def inbox_rows(view: ConversationView, glyphs: Glyphs = UNICODE) -> Rows:
     """pi.inbox in its order: mode, then what it says; parked ones marked."""
     rows: list[Row] = []
-    for item in (view.get("inbox") or {}).get("items") or ():
-        parked = bool(item.get("parked"))
-        mode = str(item.get("mode", ""))
-        if mode == "write":
-            entry = item.get("entry")
-            kind = entry.get("kind", "entry") if isinstance(entry, Mapping) else "entry"
-            rows.append(Row(item.get("id"), [("write      ", "dim"), (str(kind), "dim")]))
+    for item in view["inbox"]["items"]:
+        if item["mode"] == "write":
+            rows.append(Row(item["id"], [("write      ", "dim"), (item["entry"]["kind"], "dim")]))
             continue
-        text = content_text(item.get("content"), lambda image: "[image]")
-        if parked:
+        text = content_text(item["content"], lambda image: "[image]")
+        if item.get("parked"):
             left: list[Run] = [("parked     ", "attention"), (text, "dim")]
-            right: list[Run] = [(words.MODES.get(mode, mode), "faint")]
+            right: list[Run] = [(words.MODES[item["mode"]], "faint")]
         else:
-            tone = "bold attention" if mode == "steer" else "bold live"
-            left = [(f"{words.MODES.get(mode, mode):<11}", tone), (text, "")]
+            tone = "bold attention" if item["mode"] == "steer" else "bold live"
+            left = [(f"{words.MODES[item['mode']]:<11}", tone), (text, "")]
             right = []
-        rows.append(Row(item.get("id"), left, right))
+        rows.append(Row(item["id"], left, right))
     return Rows(tuple(rows), "inbox", len(rows), False, "nothing waits")
 
 
@@ -191,17 +192,17 @@ OUTCOME_GLYPHS = {
 }
 
 
-def task_rows(tasks: Sequence[Json], conversation: int | None, glyphs: Glyphs = UNICODE, limit: int = 200) -> Rows:
+def task_rows(tasks: Sequence[TaskRow], conversation: int | None, glyphs: Glyphs = UNICODE, limit: int = 200) -> Rows:
     """The ownership tree with what each task does and waits for; past `limit` rows it counts the rest."""
     known = {task["id"]: task for task in tasks}
-    names = {task["id"]: words.task_name(task["id"], str(task.get("kind", ""))) for task in tasks}
-    children: dict[int | None, list[Json]] = {}
+    names = {task["id"]: words.task_name(task["id"], task["kind"]) for task in tasks}
+    children: dict[int | None, list[TaskRow]] = {}
     for task in tasks:
         owner = task.get("owner")
         children.setdefault(owner if owner in known else None, []).append(task)
     rows: list[Row] = []
-    live = sum(task.get("status") != "terminal" for task in tasks)
-    stack: list[tuple[Json, str, str]] = [(task, "", "") for task in reversed(children.get(None, []))]
+    live = sum(task["status"] != "terminal" for task in tasks)
+    stack: list[tuple[TaskRow, str, str]] = [(task, "", "") for task in reversed(children.get(None, []))]
     while stack:
         task, head, below = stack.pop()
         if len(rows) >= limit:
@@ -216,43 +217,43 @@ def task_rows(tasks: Sequence[Json], conversation: int | None, glyphs: Glyphs = 
     return Rows(tuple(rows), "tasks", live, False, "no tasks")
 
 
-def _task(task: Json, head: str, names: Mapping[int, str], conversation: int | None, glyphs: Glyphs) -> Row:
-    status = str(task.get("status", ""))
-    outcome = str(task.get("outcome") or "")
+def _task(task: TaskRow, head: str, names: Mapping[int, str], conversation: int | None, glyphs: Glyphs) -> Row:
+    status = task["status"]
+    outcome = task.get("outcome", "")
     dot = glyphs["dot"]
     if status == "terminal":
         glyph, tone = OUTCOME_GLYPHS.get(outcome, ("done", "dim"))
         word: Run = (outcome or "ended", "dim" if tone in ("good", "dim") else tone)
-    elif task.get("blocked"):
+    elif "blocked" in task:
         glyph, tone = "blocked", "attention"
-        reason = str(task["blocked"])
+        reason = task["blocked"]
         word = (BLOCKED.get(reason, reason), "attention")
-    elif task.get("abortRequested"):
+    elif task["abortRequested"]:
         glyph, tone, word = "running", "attention", ("stopping", "attention")
     else:
         glyph, tone = STATUS_GLYPHS.get(status, ("pending", "dim"))
-        waiting = [names.get(other, f"T{other}") for other in task.get("waitingOn") or ()]
+        waiting = [names.get(other, f"T{other}") for other in task.get("waitingOn", ())]
         if status == "waiting" and waiting:
             shown = " ".join(waiting[:4]) + (f" +{len(waiting) - 4}" if len(waiting) > 4 else "")
             word = (f"waiting on {shown}", "dim")
         else:
             phase = f" {dot} {task['phase']}" if task.get("phase") and status == "running" else ""
             word = (f"{status}{phase}", "dim")
-    if task.get("background") and status != "terminal":
+    if task["background"] and status != "terminal":
         glyph, tone = "background", "dim"
         word = (f"background {dot} {word[0]}", word[1])
     left: list[Run] = [
         (head, "faint"),
         (f"{glyphs[glyph]} ", tone),
         (f"{names.get(task['id'], '')} ", "identity"),
-        (f"{words.kind_word(str(task.get('kind', '')))} ", ""),
+        (f"{words.kind_word(task['kind'])} ", ""),
         word,
     ]
-    if conversation is not None and task.get("conversationId") not in (None, conversation):
+    if conversation is not None and task["conversationId"] != conversation:
         left.append((f" {dot} in {task['conversationId']}", "faint"))
-    if task.get("restarts"):
-        left.append((f" {dot} {words.plural(int(task['restarts']), 'restart')}", "attention"))
-    recovered = VERDICTS.get(str(task.get("recovered") or ""))
+    if restarts := task.get("restarts"):
+        left.append((f" {dot} {words.plural(restarts, 'restart')}", "attention"))
+    recovered = VERDICTS.get(task.get("recovered", ""))
     right: list[Run] = [(f"{glyphs[recovered.glyph]} {recovered.word}", recovered.tone)] if recovered else []
     return Row(("task", task["id"]), left, right)
 
@@ -262,6 +263,8 @@ BLOCKED = {
     "task_too_old": "stored by a newer version",
     "migration_failed": "could not be migrated",
     "restart_limit": "parked: died too often",
+    "retry": "waits to ask again",
+    "poll": "waits for the answer",
 }
 
 

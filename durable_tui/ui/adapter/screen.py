@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from durable_tui.models.usage import tokens_text, total_usage
 from durable_tui.ui.adapter import header, recovery_cards, rows, words
 from durable_tui.ui.adapter.blocks import Said
-from durable_tui.ui.adapter.transcript_model import Changes, Conversation, FrameLike
+from durable_tui.ui.adapter.transcript_model import NO_VIEW, Changes, TranscriptModel
 from durable_tui.ui.glyphs import UNICODE, Glyphs
+
+if TYPE_CHECKING:
+    from durable_tui.agent.shapes import QueuedItem, Run
+    from durable_tui.session.watch import Frame
+    from durable_tui.views.shapes import ConversationView, TaskRow, TasksView
 
 
 class ScreenModel:
@@ -17,20 +22,20 @@ class ScreenModel:
 
     def __init__(
         self,
-        conversation: Conversation | None = None,
+        transcript: TranscriptModel | None = None,
         *,
         conversation_id: int = 1,
         epoch: int | None = None,
         home: str = "",
         glyphs: Glyphs = UNICODE,
     ) -> None:
-        self.conversation = conversation or Conversation()
+        self.transcript = transcript or TranscriptModel()
         self.conversation_id = conversation_id
         self.epoch = epoch
         self.home = home
         self.glyphs = glyphs
-        self.tasks: dict[int, Mapping[str, Any]] = {}
-        self.task_list: Sequence[Mapping[str, Any]] = ()
+        self.tasks: dict[int, TaskRow] = {}
+        self.task_list: Sequence[TaskRow] = ()
         self.seq = 0
         self.paused = False
         self.reading = False
@@ -43,47 +48,50 @@ class ScreenModel:
 
     # --- frames ---------------------------------------------------------------------------------------------
 
-    def apply(self, frame: FrameLike) -> Changes:
-        changes = self.conversation.apply(frame)
+    def apply(self, frame: Frame[ConversationView]) -> Changes:
+        changes = self.transcript.apply(frame)
         self.seq = max(self.seq, frame.seq)
         run = frame.value.get("run")
-        if self.stopping is not None and (not run or run.get("taskId") != self.stopping):
+        if self.stopping is not None and (run is None or run["taskId"] != self.stopping):
             self.stopping = None
         if "tools" in changes.parts or changes.reset:
             changes.touched |= self._times(changes)
         return changes
 
     def _times(self, changes: Changes) -> set[int]:
-        return {
-            index for index in self.conversation.apply_tasks(self.tasks, self.running_since) if index < changes.kept
-        }
+        return {index for index in self.transcript.apply_tasks(self.tasks, self.running_since) if index < changes.kept}
 
-    def apply_tasks(self, frame: FrameLike) -> Changes:
-        self.task_list = frame.value.get("tasks") or ()
+    def apply_tasks(self, frame: Frame[TasksView]) -> Changes:
+        self.task_list = frame.value["tasks"]
         self.tasks = {task["id"]: task for task in self.task_list}
         self.seq = max(self.seq, frame.seq)
-        changes = Changes(parts={"tasks"}, kept=len(self.conversation.blocks))
-        changes.touched = self.conversation.apply_tasks(self.tasks, self.running_since)
+        changes = Changes(parts={"tasks"}, kept=len(self.transcript.blocks))
+        changes.touched = self.transcript.apply_tasks(self.tasks, self.running_since)
         return changes
 
     # --- what to show ---------------------------------------------------------------------------------------
 
     @property
-    def view(self) -> Mapping[str, Any]:
-        return self.conversation.view
+    def view(self) -> ConversationView:
+        return self.transcript.view
 
     @property
-    def run(self) -> Mapping[str, Any] | None:
+    def has_view(self) -> bool:
+        """Whether a first frame has come."""
+        return self.view is not NO_VIEW
+
+    @property
+    def run(self) -> Run | None:
         return self.view.get("run")
 
     @property
     def busy(self) -> bool:
         """A conversation is busy exactly while `pi.live.run` exists (spec 1)."""
-        return bool(self.run)
+        return self.run is not None
 
     @property
-    def items(self) -> Sequence[Mapping[str, Any]]:
-        return (self.view.get("inbox") or {}).get("items") or ()
+    def items(self) -> Sequence[QueuedItem]:
+        return self.view["inbox"]["items"]
 
     @property
     def parked(self) -> int:
@@ -91,17 +99,17 @@ class ScreenModel:
 
     @property
     def unfinished(self) -> int:
-        return sum(task.get("status") != "terminal" for task in self.task_list)
+        return sum(task["status"] != "terminal" for task in self.task_list)
 
     @property
     def has_older(self) -> bool:
-        return not self.all_loaded and not self.view.get("first", True)
+        return not self.all_loaded and not self.view["first"]
 
     def header(self) -> header.Header:
         view = self.view
-        if not view:
+        if not self.has_view:
             return header.Header()
-        cwd = (view.get("agent") or {}).get("cwd") or (view.get("session") or {}).get("cwd") or ""
+        cwd = view["agent"].get("cwd") or view["session"]["cwd"]
         state = header.state_of(
             view,
             self.tasks,
@@ -111,8 +119,8 @@ class ScreenModel:
             stopping=self.stopping is not None,
         )
         return header.Header(
-            title=header.title_of(view, self.fallback_title if self.has_older else self.conversation.first_said),
-            cwd=words.home_path(str(cwd), self.home),
+            title=header.title_of(view, self.fallback_title if self.has_older else self.transcript.first_said),
+            cwd=words.home_path(cwd, self.home),
             model=header.model_of(view),
             thinking=header.thinking_of(view),
             state=state,
@@ -123,11 +131,11 @@ class ScreenModel:
 
     def usage(self) -> str:
         """Tokens and cost of the conversation in a line, "" when nothing was used."""
-        used = total_usage([self.view.get("usage")])
+        used = total_usage([self.view["usage"]])
         return f"{tokens_text(used)}; {header.cost_words(used, self.glyphs['at_least'])}" if any(used.values()) else ""
 
     def recovery(self, *, every: bool = False) -> recovery_cards.Recovery:
-        return recovery_cards.recovery(self.view.get("recovery"), epoch=None if every else self.epoch)
+        return recovery_cards.recovery(self.view["recovery"], epoch=None if every else self.epoch)
 
     def live(self, now: int) -> rows.Rows:
         return rows.live_rows(self.view, self.tasks, now, self.glyphs, self.running_since, standing=self.paused)
@@ -142,7 +150,7 @@ class ScreenModel:
         """What the person said in this conversation, oldest first, as far as it is loaded."""
         texts: list[str] = []
         current: int | None = None
-        for block in self.conversation.blocks:
+        for block in self.transcript.blocks:
             if isinstance(block.data, Said):
                 if block.entry == current and texts:
                     texts[-1] += "\n" + block.data.text
@@ -170,10 +178,11 @@ class ScreenModel:
         glyph, word, _ = header.STATES[self.header().state]
         parts = [f"{self.glyphs[glyph]} {word}"]
         run = self.run
-        if run:
-            started = self.tasks.get(run.get("taskId", 0), {}).get("startedAt")
-            name = words.task_name(run.get("taskId"), "pi.generation")
-            parts.append(name + (f" {words.elapsed(now - int(started))}" if started else ""))
+        if run is not None:
+            task = self.tasks.get(run["taskId"])
+            started = task.get("startedAt") if task is not None else None
+            name = words.task_name(run["taskId"], "pi.generation")
+            parts.append(name + (f" {words.elapsed(now - started)}" if started else ""))
         if self.items:
             parts.append(f"inbox {len(self.items)}")
         if self.unfinished:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, cast
 
 from durable_tui.ground.clock import clock
 from durable_tui.models.messages import content_text
@@ -17,27 +17,32 @@ from durable_tui.ui.adapter.blocks import Block, Head, Key, Marker, Note, Prose,
 from durable_tui.ui.adapter.chunks import Chunk, Chunker
 from durable_tui.ui.adapter.rows import slot_status
 
+if TYPE_CHECKING:
+    from durable_tui.agent.shapes import LiveRetry, Slot
+    from durable_tui.engine.shapes import Death, FoundTask
+    from durable_tui.models.messages import ToolResultMessage
+    from durable_tui.session.watch import Frame
+    from durable_tui.views.shapes import ConversationView, ShownEntry, TaskRow
+
 PARTS = "entries run generation tools compactions inbox agent usage draft recovery session first context"
 EVERYTHING = frozenset(PARTS.split(" "))
-
-
-class FrameLike(Protocol):
-    @property
-    def value(self) -> Any: ...
-
-    @property
-    def ops(self) -> Any: ...
-
-    @property
-    def seq(self) -> int: ...
-
-    @property
-    def at(self) -> int: ...
+NO_VIEW: ConversationView = {  # before the first frame
+    "entries": (),
+    "first": True,
+    "tools": (),
+    "compactions": (),
+    "inbox": {"items": []},
+    "agent": {},
+    "usage": {"models": {}, "tools": {}},
+    "draft": {"text": ""},
+    "recovery": {"deaths": []},
+    "session": {"cwd": "", "createdAt": 0},
+}
 
 
 @dataclass(slots=True)
 class Changes:
-    """What a frame did. `parts` are top keys of the view; block indexes refer to `Conversation.blocks` afterwards."""
+    """What a frame did. `parts` are top keys of the view; block indexes refer to `TranscriptModel.blocks` afterwards."""
 
     parts: set[str] = field(default_factory=set)
     reset: bool = False
@@ -55,7 +60,7 @@ class Changes:
         self.touched = {index for index in self.touched | later.touched if index < self.kept}
 
 
-class Conversation:
+class TranscriptModel:
     """The state of one conversation's screen: `blocks` of entries, `tail` of what is being generated, `view`."""
 
     def __init__(
@@ -64,7 +69,7 @@ class Conversation:
         replay_of: Callable[[str], str] | None = None,
     ) -> None:
         self.builder = build.Builder(summarize, replay_of)
-        self.view: Mapping[str, Any] = {}
+        self.view = NO_VIEW
         self.seq = 0
         self.at = 0
         self.blocks: list[Block] = []
@@ -74,23 +79,23 @@ class Conversation:
         self._ids: list[int] = []  # of the entries behind `blocks`, in order
         self._calls: dict[str, int] = {}  # call id -> index from the end-stable base, see _base
         self._base = 0  # blocks put in front since an index was noted
-        self._orphans: dict[str, Mapping[str, Any]] = {}  # results whose call is on an older page
+        self._orphans: dict[str, tuple[ShownEntry, ToolResultMessage]] = {}  # results whose call is on an older page
         self._streams: dict[int, Chunker] = {}
-        self._attempt: Any = None
-        self._slots: tuple[Any, ...] = ()
-        self._rows: dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}  # result entry -> recovery row, death
-        self._row_tasks: dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+        self._attempt: tuple[int, int] | None = None  # task and number of what is being generated
+        self._slots: tuple[Slot, ...] = ()
+        self._found_by_entry: dict[int, tuple[FoundTask, Death]] = {}  # of the result entry a verdict names
+        self._found_by_task: dict[int, tuple[FoundTask, Death]] = {}
         self._folds: dict[Key, bool] = {}
 
     # --- frames ---------------------------------------------------------------------------------------------
 
-    def apply(self, frame: FrameLike) -> Changes:
+    def apply(self, frame: Frame[ConversationView]) -> Changes:
         """Take a frame in; returns what changed."""
         view, ops = frame.value, frame.ops
         self.view, self.seq, self.at = view, frame.seq, frame.at or self.at
         changes = Changes(kept=len(self.blocks))
         whole = not self._ids and not self.blocks
-        appended: list[Mapping[str, Any]] = []
+        appended: list[ShownEntry] = []
         for op in ops:
             path = op[1] if len(op) > 2 or op[0] == "d" else []
             if op[0] == "r" or not path:
@@ -100,7 +105,7 @@ class Conversation:
             part = path[0]
             changes.parts.add(part)
             if part == "entries":
-                last = int(appended[-1]["id"]) if appended else self._ids[-1] if self._ids else 0
+                last = appended[-1]["id"] if appended else self._ids[-1] if self._ids else 0
                 records = self._appended(op, path, last)
                 if records is None:
                     whole = True
@@ -109,7 +114,7 @@ class Conversation:
         if "recovery" in changes.parts:
             changes.touched |= self._note_recovery()
         if whole:
-            self._whole(view.get("entries") or (), changes)
+            self._whole(view["entries"], changes)
         else:
             self._append(appended, changes)
         if changes.parts & {"tools"} or whole:
@@ -119,21 +124,20 @@ class Conversation:
             changes.tail = True
         return changes
 
-    def _appended(self, op: Sequence[Any], path: Sequence[Any], last: int) -> list[Mapping[str, Any]] | None:
+    def _appended(self, op: Sequence[object], path: Sequence[object], last: int) -> list[ShownEntry] | None:
         """The records an op on `entries` adds behind entry `last`; None when it does anything else."""
+        records: Sequence[ShownEntry] | None = None
         if op[0] == "p" and len(path) == 1 and len(op) >= 5 and op[3] == 0:
-            records = [record for record in op[4] if int(record["id"]) > last]
-            return records if len(records) == len(op[4]) else None
-        if op[0] == "s" and len(path) == 2 and isinstance(op[2], Mapping):
-            record = op[2]
-            return [record] if int(record["id"]) > last else None
-        return None
+            records = cast("Sequence[ShownEntry]", op[4])
+        elif op[0] == "s" and len(path) == 2 and isinstance(op[2], Mapping):
+            records = [cast("ShownEntry", op[2])]
+        return list(records) if records is not None and all(record["id"] > last for record in records) else None
 
-    def _whole(self, entries: Sequence[Mapping[str, Any]], changes: Changes) -> None:
+    def _whole(self, entries: Sequence[ShownEntry], changes: Changes) -> None:
         changes.reset = True
         changes.kept = 0
         changes.touched.clear()
-        first = int(entries[0]["id"]) if entries else None
+        first = entries[0]["id"] if entries else None
         keep = 0
         if first is not None and self._ids and self._ids[0] < first <= self._ids[-1]:
             keep = next((index for index, block in enumerate(self.blocks) if (block.entry or 0) >= first), 0)
@@ -153,15 +157,15 @@ class Conversation:
         self._add(entries, changes)
         self.first_entry = self._ids[0] if self._ids else None
 
-    def _append(self, entries: Sequence[Mapping[str, Any]], changes: Changes) -> None:
+    def _append(self, entries: Sequence[ShownEntry], changes: Changes) -> None:
         self._add(entries, changes)
         changes.touched = {index for index in changes.touched if index < changes.kept}
 
-    def _add(self, entries: Iterable[Mapping[str, Any]], changes: Changes) -> None:
+    def _add(self, entries: Iterable[ShownEntry], changes: Changes) -> None:
         for record in entries:
-            self._ids.append(int(record["id"]))
+            self._ids.append(record["id"])
             message = build.message_of(record)
-            if message.get("role") == "toolResult":
+            if message is not None and message["role"] == "toolResult":
                 self._result(record, message, changes)
                 continue
             for block in self.builder.blocks(record):
@@ -169,8 +173,8 @@ class Conversation:
                 if isinstance(block.data, Tool):
                     self._calls[block.data.call_id] = len(self.blocks) - self._base
                 self.blocks.append(block)
-            if not self.first_said and message.get("role") == "user":
-                self.first_said = content_text(message.get("content", "")).strip().split("\n", 1)[0][:120]
+            if not self.first_said and message is not None and message["role"] == "user":
+                self.first_said = content_text(message["content"]).strip().split("\n", 1)[0][:120]
         if self.first_entry is None and self._ids:
             self.first_entry = self._ids[0]
 
@@ -178,48 +182,56 @@ class Conversation:
         if block.key in self._folds and isinstance(block.data, Tool | Thinking | Marker):
             block.data.folded = self._folds[block.key]
 
-    def _result(self, record: Mapping[str, Any], message: Mapping[str, Any], changes: Changes) -> None:
-        call_id = str(message.get("toolCallId", ""))
-        index = self._calls.get(call_id)
-        if index is None:
-            self._orphans[call_id] = record
-            tool = Tool(call_id, str(message.get("toolName", "")), None, "(called above)")
-            build.fill(tool, record)
+    def _result(self, record: ShownEntry, message: ToolResultMessage, changes: Changes) -> None:
+        call_id = message["toolCallId"]
+        called = self._call(call_id)
+        if called is None:
+            self._orphans[call_id] = record, message
+            tool = Tool(call_id, message["toolName"], None, "(called above)")
+            build.fill(tool, record, message)
             self._mark(tool)
-            block = Block((int(record["id"]), "r"), tool, int(record["id"]), record.get("seq"))
+            block = Block((record["id"], "r"), tool, record["id"], record["seq"])
             self._place(block)
             self.blocks.append(block)
             return
-        block = self.blocks[index + self._base]
-        assert isinstance(block.data, Tool)
-        build.fill(block.data, record)
-        self._mark(block.data)
+        index, block, tool = called
+        build.fill(tool, record, message)
+        self._mark(tool)
         block.changed()
-        changes.touched.add(index + self._base)
+        changes.touched.add(index)
+
+    def _call(self, call_id: str) -> tuple[int, Block, Tool] | None:
+        """The newest call of this id: the index of its block, the block, what is known of it."""
+        known = self._calls.get(call_id)
+        if known is None:
+            return None
+        index = known + self._base
+        block = self.blocks[index]
+        return (index, block, block.data) if isinstance(block.data, Tool) else None
 
     # --- older pages ----------------------------------------------------------------------------------------
 
-    def prepend(self, records: Sequence[Mapping[str, Any]]) -> int:
+    def prepend(self, records: Sequence[ShownEntry]) -> int:
         """Put older entries, in id order, in front; returns how many blocks that made at the front.
 
         Results at the old front whose calls arrive now move into their calls; the caller shows everything anew when
         `orphans_joined` is set.
         """
-        records = [record for record in records if not self._ids or int(record["id"]) < self._ids[0]]
-        older = Conversation(None, None)
+        records = [record for record in records if not self._ids or record["id"] < self._ids[0]]
+        older = TranscriptModel(None, None)
         older.builder = self.builder
-        older._rows, older._row_tasks, older._folds = self._rows, self._row_tasks, self._folds
+        older._found_by_entry, older._found_by_task = self._found_by_entry, self._found_by_task
+        older._folds = self._folds
         older._add(records, Changes())
         joined: set[Key] = set()
-        for call_id, record in list(self._orphans.items()):
-            index = older._calls.get(call_id)
-            if index is None:
+        for call_id, (record, message) in list(self._orphans.items()):
+            called = older._call(call_id)
+            if called is None:
                 continue
-            tool = older.blocks[index].data
-            assert isinstance(tool, Tool)
-            build.fill(tool, record)
+            tool = called[2]
+            build.fill(tool, record, message)
             self._mark(tool)
-            joined.add((int(record["id"]), "r"))
+            joined.add((record["id"], "r"))
             del self._orphans[call_id]
         self.orphans_joined = bool(joined)
         count = len(older.blocks)
@@ -248,106 +260,96 @@ class Conversation:
     # --- live -----------------------------------------------------------------------------------------------
 
     def _apply_slots(self, changes: Changes) -> None:
-        slots = tuple(self.view.get("tools") or ())
+        slots = tuple(self.view["tools"])
         known = {id(slot) for slot in self._slots}
         for slot in slots:
-            if id(slot) in known:
+            called = self._call(slot["callId"]) if id(slot) not in known else None
+            if called is None:
                 continue
-            index = self._calls.get(str(slot.get("callId", "")))
-            if index is None:
+            index, block, tool = called
+            if tool.settled:
                 continue
-            block = self.blocks[index + self._base]
-            assert isinstance(block.data, Tool)
-            if block.data.settled:
-                continue
-            build.fill_slot(block.data, slot)
-            self._mark(block.data)
+            build.fill_slot(tool, slot)
+            self._mark(tool)
             block.changed()
-            if index + self._base < changes.kept:
-                changes.touched.add(index + self._base)
+            if index < changes.kept:
+                changes.touched.add(index)
         self._slots = slots
 
-    def apply_tasks(self, tasks: Mapping[int, Mapping[str, Any]], since: int = 0) -> set[int]:
+    def apply_tasks(self, tasks: Mapping[int, TaskRow], since: int = 0) -> set[int]:
         """Give running calls their start times, not before `since`; returns the touched block indexes."""
         touched = set()
         for slot in self._slots:
-            index = self._calls.get(str(slot.get("callId", "")))
-            task = tasks.get(slot.get("taskId") or 0)
-            if index is None or task is None:
+            called = self._call(slot["callId"])
+            task = tasks.get(slot.get("taskId", 0))
+            if called is None or task is None:
                 continue
-            block = self.blocks[index + self._base]
-            data = block.data
-            if not isinstance(data, Tool) or data.settled:
+            index, block, tool = called
+            if tool.settled:
                 continue
-            started = max(int(task.get("startedAt") or 0), since)
-            state = data.state
+            started = max(task.get("startedAt", 0), since)
+            state = tool.state
             if state in ("running", "unfinished"):
                 state = "unfinished" if slot_status(slot, tasks) == "unfinished" else "running"
-            if data.started_at != started or data.state != state:
-                data.started_at, data.state = started, state
+            if tool.started_at != started or tool.state != state:
+                tool.started_at, tool.state = started, state
                 block.changed()
-                touched.add(index + self._base)
+                touched.add(index)
         return touched
 
     def running(self) -> list[int]:
         """Indexes of the blocks whose elapsed time moves on."""
         out = []
         for slot in self._slots:
-            index = self._calls.get(str(slot.get("callId", "")))
-            if index is not None and slot.get("status") == "running":
-                data = self.blocks[index + self._base].data
-                if isinstance(data, Tool) and not data.settled and data.started_at:
-                    out.append(index + self._base)
+            called = self._call(slot["callId"]) if slot["status"] == "running" else None
+            if called is not None and not called[2].settled and called[2].started_at:
+                out.append(called[0])
         return out
 
     def _build_tail(self) -> None:
-        generation = self.view.get("generation")
-        tools_done = all(slot.get("status") == "done" for slot in self.view.get("tools") or ())
-        if not self.view.get("run") or generation is None or not ("message" in generation or tools_done):
+        run, generation = self.view.get("run"), self.view.get("generation")
+        tools_done = all(slot["status"] == "done" for slot in self.view["tools"])
+        if run is None or generation is None or not ("message" in generation or tools_done):
             self.tail = []
             self._streams.clear()
             self._attempt = None
             return
-        attempt = (self.view["run"].get("taskId"), generation.get("attempt"))
+        attempt = (run["taskId"], generation["attempt"])
         if attempt != self._attempt:
             self._streams.clear()
             self._attempt = attempt
-        message = generation.get("message") or {}
-        retry, deferred = generation.get("retry"), generation.get("deferred")
-        tail = [Block(("live", "h"), Head("assistant", message.get("timestamp")), gap=True)]
-        tail[0].version = int(message.get("timestamp") or 0)  # the time comes with the first words
-        parts = message.get("content") or ()
+        message = generation.get("message")
+        started = message.get("timestamp") if message is not None else None
+        tail = [Block(("live", "h"), Head("assistant", started), gap=True)]
+        tail[0].version = started or 0  # the time comes with the first words
+        parts = message["content"] if message is not None else ()
         for index, part in enumerate(parts):
-            kind = part.get("type")
-            chunker = self._streams.setdefault(index, Chunker()) if kind == "text" else None
-            if kind == "thinking":
-                thinking = index == len(parts) - 1
-                for block in self.builder.part("live", index, part):
-                    assert isinstance(block.data, Thinking)
+            chunker = self._streams.setdefault(index, Chunker()) if part["type"] == "text" else None
+            for block in self.builder.part("live", index, part, chunker):
+                if isinstance(block.data, Thinking):
+                    thinking = index == len(parts) - 1
                     block.data.live = thinking
                     block.key = (*block.key, thinking)
                     block.data.folded = self._folds.get(block.key, not thinking)
-                    tail.append(block)
-                continue
-            for block in self.builder.part("live", index, part, chunker):
-                if isinstance(block.data, Tool):
+                elif isinstance(block.data, Tool):
                     block.data.state = "writing"
                     block.version = len(str(block.data.arguments))
                 tail.append(block)
-        if retry:
-            tail = self._retrying(tail, retry)
-        elif deferred:
-            at = clock(deferred.get("pollAt"), seconds=True)
-            text = f"the answer is being made at the provider; next look at {at}".removesuffix("; next look at ")
+        if "retry" in generation:
+            tail = self._retrying(tail, generation["retry"])
+        elif "deferred" in generation:
+            at = clock(generation["deferred"]["pollAt"], seconds=True)
+            text = "the answer is being made at the provider" + (f"; next look at {at}" if at else "")
             tail = [*tail, _note("running", text, "dim")]
         else:
             self._cursor(tail)
         self.tail = tail
 
-    def _retrying(self, tail: list[Block], retry: Mapping[str, Any]) -> list[Block]:
+    def _retrying(self, tail: list[Block], retry: LiveRetry) -> list[Block]:
         """What stands under a failed attempt: when the next one follows, and why unless that is said just above."""
-        error = str(retry.get("error") or "the model failed")
-        text = f"trying again at {clock(retry.get('at'), seconds=True)}".removesuffix(" at ")
+        error = retry["error"] or "the model failed"
+        at = clock(retry["at"], seconds=True)
+        text = "trying again" + (f" at {at}" if at else "")
         said = self.blocks[-1].data if self.blocks else None
         if isinstance(said, Note) and said.text == error and len(tail) == 1:
             tail = []
@@ -366,32 +368,32 @@ class Conversation:
     # --- recovery -------------------------------------------------------------------------------------------
 
     def _note_recovery(self) -> set[int]:
-        self._rows, self._row_tasks = {}, {}
-        for death in (self.view.get("recovery") or {}).get("deaths") or ():
-            for task in death.get("tasks") or ():
-                if task.get("entry") is not None:
-                    self._rows[int(task["entry"])] = (task, death)
-                if task.get("verdict"):
-                    self._row_tasks[int(task["taskId"])] = (task, death)
+        self._found_by_entry, self._found_by_task = {}, {}
+        for death in self.view["recovery"]["deaths"]:
+            for task in death["tasks"]:
+                if "entry" in task:
+                    self._found_by_entry[task["entry"]] = (task, death)
+                if "verdict" in task:
+                    self._found_by_task[task["taskId"]] = (task, death)
         touched = set()
-        for index in set(self._calls.values()):
-            block = self.blocks[index + self._base]
-            if isinstance(block.data, Tool) and self._mark(block.data):
-                block.changed()
-                touched.add(index + self._base)
+        for call_id in self._calls:
+            called = self._call(call_id)
+            if called is not None and self._mark(called[2]):
+                called[1].changed()
+                touched.add(called[0])
         return touched
 
     def _mark(self, tool: Tool) -> bool:
         """Note the recovery row of a call's result or task; True when that is new."""
-        found = self._rows.get(tool.result_entry or 0) or self._row_tasks.get(tool.task_id or 0)
-        if found is None or (found[0].get("kind") or "pi.tool") != "pi.tool":
+        found = self._found_by_entry.get(tool.result_entry or 0) or self._found_by_task.get(tool.task_id or 0)
+        if found is None or found[0]["kind"] != "pi.tool":
             return False
         task, death = found
-        if tool.recovered is not None and tool.recovered["task"] == task:
+        if tool.recovered is not None and tool.recovered[0] == task:
             return False
-        tool.recovered = {"task": task, "death": death}
-        tool.verdict = str(task.get("verdict", ""))
-        tool.died_at = death.get("lastAt")
+        tool.recovered = found
+        tool.verdict = task.get("verdict", "")
+        tool.died_at = death["lastAt"]
         return True
 
     # --- folding --------------------------------------------------------------------------------------------

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
 
 MODES = {"steer": "steer", "followUp": "follow-up", "write": "write"}
 
@@ -82,7 +85,7 @@ def kind_word(kind: str) -> str:
     return kind.removeprefix("pi.").removeprefix("dt.")
 
 
-def summary(name: str, arguments: Any) -> str:
+def summary(name: str, arguments: Json) -> str:
     """A short phrase for a tool call's arguments: the path, the command, else the arguments as they are."""
     if not isinstance(arguments, Mapping) or not arguments:
         return "" if not arguments else str(arguments)
@@ -94,7 +97,7 @@ def summary(name: str, arguments: Any) -> str:
     return ", ".join(f"{key}={_short(value)}" for key, value in list(arguments.items())[:6])
 
 
-def _short(value: Any) -> str:
+def _short(value: Json) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = text.split("\n", 1)[0]
     return text if len(text) <= 60 else text[:59] + "…"

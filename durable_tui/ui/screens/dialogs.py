@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -16,9 +16,9 @@ from textual.widgets import Input, Static
 from durable_tui.ground.text import clean
 from durable_tui.ui.actions import ACTIONS, first_key, key_label, keys_of
 from durable_tui.ui.adapter.recovery_cards import RecoveryRow, explanation
-from durable_tui.ui.adapter.rows import Row, Rows
+from durable_tui.ui.adapter.rows import Row, RowKey, Rows
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Line, Run
 from durable_tui.ui.text.wrap import wrap
 from durable_tui.ui.widgets.lines import Lines
@@ -30,7 +30,7 @@ from durable_tui.ui.widgets.panel import Panel
 class Look:
     """What every screen paints with."""
 
-    palette: Callable[[], Palette]
+    styles: Callable[[], Styles]
     glyphs: Glyphs
 
 
@@ -76,7 +76,7 @@ class ChoicePanel(Panel):
             self.post_message(self.Chosen(self, key))
 
 
-class ChoiceScreen(Dialog[Any]):
+class ChoiceScreen(Dialog[RowKey]):
     """A list to choose from, with a text over it. Gives the chosen key."""
 
     def __init__(
@@ -86,7 +86,7 @@ class ChoiceScreen(Dialog[Any]):
         text: str,
         rows: Sequence[Row],
         *,
-        chosen: Any = None,
+        chosen: RowKey | None = None,
         corner: str = "Enter choose · Esc close",
     ) -> None:
         """The cursor stands on the row with the key `chosen`, else on the first."""
@@ -98,7 +98,7 @@ class ChoiceScreen(Dialog[Any]):
     def inside(self) -> ComposeResult:
         if self._text:
             yield Static(Text(clean(self._text)), classes="text")
-        yield ChoicePanel(palette=self.look.palette, glyphs=self.look.glyphs, id="choices")
+        yield ChoicePanel(styles=self.look.styles, glyphs=self.look.glyphs, id="choices")
 
     def on_mount(self) -> None:
         panel = self.query_one("#choices", Panel)
@@ -141,7 +141,7 @@ class TextScreen(Dialog[None]):
         self._make = make
 
     def inside(self) -> ComposeResult:
-        yield Lines(self._make, palette=self.look.palette, id="lines")
+        yield Lines(self._make, styles=self.look.styles, id="lines")
 
     def on_mount(self) -> None:
         self.query_one(Lines).focus()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,14 +13,13 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
-from durable_tui.ground.clock import now_ms
 from durable_tui.ground.text import clean
 from durable_tui.ui.actions import Action, bindings, first_key
 from durable_tui.ui.adapter.rows import Rows
 from durable_tui.ui.adapter.screen import ScreenModel
 from durable_tui.ui.adapter.transcript_model import Changes
 from durable_tui.ui.glyphs import Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Run
 from durable_tui.ui.widgets.composer import Composer
 from durable_tui.ui.widgets.footer import FooterLine
@@ -46,7 +46,7 @@ class MainScreen(Screen[None]):
         self,
         model: ScreenModel,
         *,
-        palette: Callable[[], Palette],
+        styles: Callable[[], Styles],
         glyphs: Glyphs,
         keymap: dict[str, str] | None = None,
         now: Callable[[], int] | None = None,
@@ -54,39 +54,38 @@ class MainScreen(Screen[None]):
         super().__init__()
         self.model = model
         self.glyphs = glyphs
-        self._palette = palette
+        self._styles = styles
         self._keymap = {} if keymap is None else keymap
-        self.now = now or now_ms
+        self.now = now or (lambda: int(time.time() * 1000))
         self.panel = "transcript"  # the one shown below NARROW columns
         self.composed = asyncio.Event()  # its parts are there
-        self.painted = 0  # paints so far: what "found rows are on the screen" waits for
 
     def compose(self) -> ComposeResult:
-        common: dict[str, Any] = {"palette": self._palette, "glyphs": self.glyphs}
-        yield HeaderLine(id="header", **common)
+        styles, glyphs = self._styles, self.glyphs
+        yield HeaderLine(id="header", styles=styles, glyphs=glyphs)
         yield Static("", id="banner", markup=False)
-        yield RecoveryCard(id="recovery", **common)
-        yield Tabs(palette=self._palette, id="tabs")
+        yield RecoveryCard(id="recovery", styles=styles, glyphs=glyphs)
+        yield Tabs(styles=styles, id="tabs")
         with Horizontal(id="body"):
-            transcript = Transcript(id="transcript", **common)
+            transcript = Transcript(id="transcript", styles=styles, glyphs=glyphs)
             transcript.clock = self.now
             yield transcript
             with Vertical(id="side"):
-                yield Live(id="live", **common)
-                yield Inbox(id="inbox", **common)
-                yield Tasks(id="tasks", **common)
-        suggestions = Suggestions(id="suggestions", **common)
+                yield Live(id="live", styles=styles, glyphs=glyphs)
+                yield Inbox(id="inbox", styles=styles, glyphs=glyphs)
+                yield Tasks(id="tasks", styles=styles, glyphs=glyphs)
+        suggestions = Suggestions(id="suggestions", styles=styles, glyphs=glyphs)
         yield suggestions
         yield Composer(suggestions, id="composer")
-        yield FooterLine(palette=self._palette, keymap=self._keymap, id="footer")
+        yield FooterLine(styles=styles, keymap=self._keymap, id="footer")
 
     def on_mount(self) -> None:
         self.footer.available = self.available
-        self.transcript.conversation = self.model.conversation
+        self.transcript.model = self.model.transcript
         self.composer.said_before = self.model_said
         self.composer.focus()
         self._size_classes()
-        if not self.model.view:
+        if not self.model.has_view:
             self.set_notice([[("opening …", "dim")]])
         self.paint_all()
         self.composed.set()
@@ -124,32 +123,32 @@ class MainScreen(Screen[None]):
         return self.query_one(f"#{name}", Panel)
 
     @property
-    def whole(self) -> bool:
-        """Whether all parts are there: not before they are made, nor while the app takes them down one by one."""
+    def composed_in_running_app(self) -> bool:
+        """Whether it has its children and the app is not ending: while that takes them down, some are gone already."""
         return self.is_attached and bool(self._nodes) and self.app.is_running
 
     # --- painting -------------------------------------------------------------------------------------------
 
     @property
-    def complete(self) -> bool:
-        """Whether all parts stand: a timer may fire while they are being made or taken down (case U04)."""
+    def has_parts(self) -> bool:
+        """Whether it is mounted and its parts can be found: a timer may fire before that or after it (U04)."""
         return self.is_mounted and bool(self.query("#live")) and bool(self.query("#footer"))
 
     def attach(self, model: ScreenModel) -> None:
         """Show another session."""
         self.model = model
         self.transcript.has_older = model.has_older
-        self.transcript.attach(model.conversation)
+        self.transcript.attach(model.transcript)
         self.paint_all()
 
     def paint(self, changes: Changes) -> None:
         """Show what frames changed."""
-        if not self.whole:
+        if not self.composed_in_running_app:
             return
         parts = changes.parts
         transcript = self.transcript
-        if transcript.conversation is not self.model.conversation:
-            transcript.attach(self.model.conversation)
+        if transcript.model is not self.model.transcript:
+            transcript.attach(self.model.transcript)
         transcript.has_older = self.model.has_older
         if changes.reset or changes.tail or changes.touched or "entries" in parts:
             transcript.show(changes)
@@ -161,7 +160,6 @@ class MainScreen(Screen[None]):
         if changes.reset or parts & {"tasks"}:
             self.query_one("#tasks", Tasks).set_rows(self.model.task_rows())
         self.paint_moving()
-        self.painted += 1
 
     def paint_all(self) -> None:
         """Show everything anew."""
@@ -169,7 +167,7 @@ class MainScreen(Screen[None]):
 
     def paint_moving(self) -> None:
         """What depends on the clock and on several parts of the view."""
-        if not self.whole:
+        if not self.composed_in_running_app:
             return
         now = self.now()
         live = self.model.live(now)
@@ -198,10 +196,10 @@ class MainScreen(Screen[None]):
         tabs.show(counts, self.panel, self.model.status(now))
 
     def tick(self) -> None:
-        """Once a second, and faster while something runs: elapsed times move on."""
-        if not self.whole:
+        """Move elapsed times on while something runs; without that only the header can have changed."""
+        if not self.composed_in_running_app:
             return
-        if self.model.busy or self.model.view.get("compactions"):
+        if self.model.busy or self.model.view["compactions"]:
             self.paint_moving()
             self.transcript.tick()
         else:

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from durable_tui.models.listing import Offer
-from durable_tui.ui.adapter.model_rows import offer_rows
 from durable_tui.ui.adapter.rows import Rows
 from durable_tui.ui.screens.dialogs import Look
+from durable_tui.ui.screens.model_rows import offer_rows
 from durable_tui.ui.screens.search import SearchScreen
 
 Load = Callable[[bool], tuple[Sequence[Offer], str]]

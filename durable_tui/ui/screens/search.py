@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.widgets import Input
 
+from durable_tui.ui.adapter.rows import RowKey
 from durable_tui.ui.screens.dialogs import Dialog, steady
 from durable_tui.ui.widgets.panel import Panel
 
@@ -27,7 +28,7 @@ class SearchPanel(Panel):
             self.scroll_relative(y=direction, animate=False)
 
 
-class SearchScreen(Dialog[Any]):
+class SearchScreen(Dialog[RowKey]):
     """Gives the chosen row's key, None when left. `fill` puts what fits `query` into `panel`."""
 
     BINDINGS: ClassVar = [
@@ -41,7 +42,7 @@ class SearchScreen(Dialog[Any]):
 
     def inside(self) -> ComposeResult:
         yield steady(Input(placeholder=self.placeholder, id="search", compact=True))
-        yield SearchPanel(palette=self.look.palette, glyphs=self.look.glyphs, id="found")
+        yield SearchPanel(styles=self.look.styles, glyphs=self.look.glyphs, id="found")
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()

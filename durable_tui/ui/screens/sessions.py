@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding
 
@@ -16,6 +17,9 @@ from durable_tui.ui.screens.dialogs import Look
 from durable_tui.ui.screens.search import SearchScreen
 from durable_tui.ui.text.runs import Run
 from durable_tui.ui.widgets.paint import plain
+
+if TYPE_CHECKING:
+    from durable_tui.host.catalogue import Catalogue, SessionInfo
 
 NEW = "new"
 
@@ -32,9 +36,9 @@ class SessionsScreen(SearchScreen):
     def __init__(
         self,
         look: Look,
-        catalogue: Any,
+        catalogue: Catalogue,
         directory: str,
-        current: Any = None,
+        current: Path | None = None,
         home: str = "",
         *,
         now: Callable[[], int],
@@ -46,7 +50,7 @@ class SessionsScreen(SearchScreen):
         self._home = home
         self._now = now
         self._everywhere = False
-        self._infos: list[Any] = []
+        self._infos: list[SessionInfo] = []
 
     def on_mount(self) -> None:
         self.panel.set_rows(Rows((), "sessions", empty="looking …"))
@@ -84,12 +88,12 @@ class SessionsScreen(SearchScreen):
         self.dismiss(NEW)
 
 
-def _searched(info: Any) -> str:
+def _searched(info: SessionInfo) -> str:
     return f"{info.title or ''} {info.id} {info.cwd} {info.model or ''} {info.state}".lower()
 
 
 def session_rows(
-    infos: Sequence[Any], glyphs: Glyphs, now: int, current: Any, home: str, everywhere: bool
+    infos: Sequence[SessionInfo], glyphs: Glyphs, now: int, current: Path | None, home: str, everywhere: bool
 ) -> list[Row]:
     """Two lines a session: how it stands and its title; then facts."""
     rows: list[Row] = []

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from durable_tui.ui.text.runs import Run
+
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer  # type: ignore[import-untyped]
 
 MAX_LINES = 400
 MAX_CHARS = 40_000
@@ -31,7 +34,7 @@ _TOKENS = (
 
 
 @lru_cache(maxsize=64)
-def _lexer(language: str) -> Any:
+def _lexer(language: str) -> Lexer | None:
     from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -42,7 +45,7 @@ def _lexer(language: str) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _style(kind: Any) -> str:
+def _style(kind: object) -> str:
     name = str(kind)
     for prefix, style in _TOKENS:
         if name.startswith(prefix):

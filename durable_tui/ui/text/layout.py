@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from durable_tui.ground.clock import clock
 from durable_tui.ground.text import clean, one_line
@@ -17,6 +17,9 @@ from durable_tui.ui.text.markdown import markdown, settled
 from durable_tui.ui.text.runs import Line, Run, clip, width
 from durable_tui.ui.text.safe import output_lines
 from durable_tui.ui.text.wrap import wrap
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
 
 PEEK = 4  # lines of output shown under a call without unfolding it
 PEEK_DIFF = 16
@@ -253,7 +256,7 @@ def _details(tool: Tool, cells: int, glyphs: Glyphs) -> list[Line]:
     return lines
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Styled text as plain data: a run is `(text, tokens)`, tokens being blank-separated names the palette knows.
+"""Styled text as plain data: a run is `(text, tokens)`, tokens being blank-separated names `styles.Styles` knows.
 
 Tokens keep rendered lines independent of the theme, so that a theme change repaints without laying out again.
 """

@@ -9,7 +9,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from durable_tui.ui.actions import ACTIONS, Action, key_label, keys_of
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Run, runs_width
 from durable_tui.ui.widgets.paint import strip_of
 
@@ -20,10 +20,10 @@ class FooterLine(Widget):
     ALLOW_SELECT = False
 
     def __init__(
-        self, *, palette: Callable[[], Palette], keymap: dict[str, str] | None = None, id: str | None = None
+        self, *, styles: Callable[[], Styles], keymap: dict[str, str] | None = None, id: str | None = None
     ) -> None:
         super().__init__(id=id)
-        self._palette = palette
+        self._styles = styles
         self._keymap = {} if keymap is None else keymap
         self.available: Callable[[Action], bool] = lambda action: True
         self.message: list[Run] = []
@@ -58,7 +58,7 @@ class FooterLine(Widget):
     def render_line(self, y: int) -> Strip:
         cells = self.size.width
         base = self.visual_style.rich_style
-        return strip_of(self.runs(cells) if y == 0 else [], cells, self._palette(), base)
+        return strip_of(self.runs(cells) if y == 0 else [], cells, self._styles(), base)
 
     async def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from durable_tui.ground.text import one_line
 from durable_tui.ui.adapter.header import STATES, Header
 from durable_tui.ui.glyphs import UNICODE, Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Run, clip, runs_width
 from durable_tui.ui.widgets.paint import strip_of
 
@@ -20,9 +20,9 @@ class HeaderLine(Widget):
 
     ALLOW_SELECT = False
 
-    def __init__(self, *, palette: Callable[[], Palette], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+    def __init__(self, *, styles: Callable[[], Styles], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._palette = palette
+        self._styles = styles
         self.glyphs = glyphs
         self.facts = Header()
         self.badge = " durable "
@@ -79,4 +79,4 @@ class HeaderLine(Widget):
     def render_line(self, y: int) -> Strip:
         cells = self.size.width
         base = self.visual_style.rich_style
-        return strip_of(self.runs(cells) if y == 0 else [], cells, self._palette(), base)
+        return strip_of(self.runs(cells) if y == 0 else [], cells, self._styles(), base)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Line
 from durable_tui.ui.widgets.paint import strip_of
 
@@ -18,7 +18,7 @@ from durable_tui.ui.widgets.paint import strip_of
 class Lines(ScrollView, can_focus=True):
     """`make(cells)` gives the lines; it is asked again when the width changes."""
 
-    BINDINGS: ClassVar[list[Any]] = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_by(-1)", show=False),
         Binding("down,j", "scroll_by(1)", show=False),
         Binding("pageup", "scroll_by(-10)", show=False),
@@ -26,11 +26,11 @@ class Lines(ScrollView, can_focus=True):
     ]
 
     def __init__(
-        self, make: Callable[[int], list[Line]], *, palette: Callable[[], Palette], id: str | None = None
+        self, make: Callable[[int], list[Line]], *, styles: Callable[[], Styles], id: str | None = None
     ) -> None:
         super().__init__(id=id)
         self._make = make
-        self._palette = palette
+        self._styles = styles
         self._lines: list[Line] = []
         self._cells = 0
 
@@ -51,7 +51,7 @@ class Lines(ScrollView, can_focus=True):
         cells = max(self.scrollable_content_region.width, 1)
         index = self.scroll_offset.y + y
         runs = self._lines[index].runs if index < len(self._lines) else []
-        return strip_of(runs, cells, self._palette(), self.visual_style.rich_style)
+        return strip_of(runs, cells, self._styles(), self.visual_style.rich_style)
 
     def action_scroll_by(self, count: int) -> None:
         self.scroll_relative(y=count, animate=False)

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.strip import Strip
 
 from durable_tui.ground.text import one_line
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Run, width
 
 
@@ -19,19 +19,17 @@ def plain(text: str, limit: int = 300) -> Content:
     return Content(one_line(text, limit))
 
 
-def strip_of(
-    runs: Iterable[Run], cells: int, palette: Palette, base: Style, *, fill: str = "", indent: int = 0
-) -> Strip:
+def strip_of(runs: Iterable[Run], cells: int, styles: Styles, base: Style, *, fill: str = "", indent: int = 0) -> Strip:
     """Runs as a strip of exactly `cells` on the base style; `fill` grounds all behind the first `indent` cells."""
-    ground = palette.style(fill) if fill else None
+    ground = styles.style(fill) if fill else None
     segments: list[Segment] = []
     used = 0
     for text, tokens in runs:
         if not text:
             continue
-        style = base + palette.style(tokens)
+        style = base + styles.style(tokens)
         if ground is not None and used >= indent:
-            style = base + ground + palette.style(tokens)
+            style = base + ground + styles.style(tokens)
         segments.append(Segment(text, style))
         used += width(text)
     if used < cells:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from textual import events
 from textual.geometry import Size
@@ -13,9 +12,9 @@ from textual.strip import Strip
 
 from durable_tui.ground.text import clean
 from durable_tui.ui.actions import first_key
-from durable_tui.ui.adapter.rows import Row, Rows
+from durable_tui.ui.adapter.rows import Row, RowKey, Rows
 from durable_tui.ui.glyphs import UNICODE, Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Run, justify
 from durable_tui.ui.widgets.paint import plain, strip_of
 
@@ -29,18 +28,18 @@ class Panel(ScrollView, can_focus=True):
     class Chosen(Message):
         """A row was clicked or entered."""
 
-        def __init__(self, panel: Panel, key: Any) -> None:
+        def __init__(self, panel: Panel, key: RowKey) -> None:
             super().__init__()
             self.panel = panel
             self.key = key
 
-    def __init__(self, *, palette: Callable[[], Palette], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+    def __init__(self, *, styles: Callable[[], Styles], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._palette = palette
+        self._styles = styles
         self.glyphs = glyphs
         self.rows: tuple[Row, ...] = ()
         self.empty = ""
-        self.key: Any = None
+        self.key: RowKey | None = None
 
     def set_rows(self, rows: Rows) -> None:
         """Show these rows; the cursor stays on its key."""
@@ -83,14 +82,13 @@ class Panel(ScrollView, can_focus=True):
         target = self.cursor_row()
         if target is None:
             return
-        self.scroll_to(
-            y=max(0, min(target, self.scroll_offset.y)), animate=False
-        ) if target < self.scroll_offset.y else None
+        if target < self.scroll_offset.y:
+            self.scroll_to(y=target, animate=False)
         height = self.scrollable_content_region.height
         if target >= self.scroll_offset.y + height:
             self.scroll_to(y=target - height + 1, animate=False)
 
-    def chosen_key(self) -> Any:
+    def chosen_key(self) -> RowKey | None:
         """The cursor's key, else the first row's."""
         if self.key is not None:
             return self.key
@@ -99,18 +97,18 @@ class Panel(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         cells = max(self.scrollable_content_region.width, 1)
         base = self.visual_style.rich_style
-        palette = self._palette()
+        styles = self._styles()
         row_number = self.scroll_offset.y + y
         if not self.rows:
             runs: list[Run] = [(self.empty, "faint")] if row_number == 0 else []
-            return strip_of(runs, cells, palette, base)
+            return strip_of(runs, cells, styles, base)
         if row_number >= len(self.rows):
-            return strip_of([], cells, palette, base)
+            return strip_of([], cells, styles, base)
         row = self.rows[row_number]
         fill = "cursor-line" if self.shows_cursor and row.key is not None and row.key == self.chosen_key() else ""
         left = [(clean(text).replace("\n", " ").replace("\t", " "), style) for text, style in row.left]
         right = [(clean(text).replace("\n", " "), style) for text, style in row.right]
-        return strip_of(justify(left, right, cells, self.glyphs["ellipsis"]), cells, palette, base, fill=fill)
+        return strip_of(justify(left, right, cells, self.glyphs["ellipsis"]), cells, styles, base, fill=fill)
 
     def key_up(self) -> None:
         self.step(-1)
@@ -129,10 +127,11 @@ class Panel(ScrollView, can_focus=True):
         if offset is None:
             return
         index = self.scroll_offset.y + offset.y
-        if index < len(self.rows) and self.rows[index].key is not None:
-            self.key = self.rows[index].key
+        key = self.rows[index].key if index < len(self.rows) else None
+        if key is not None:
+            self.key = key
             self.refresh()
-            self.post_message(self.Chosen(self, self.key))
+            self.post_message(self.Chosen(self, key))
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)

@@ -8,7 +8,7 @@ from textual import events
 from textual.strip import Strip
 from textual.widget import Widget
 
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.runs import Run, clip, runs_width
 from durable_tui.ui.widgets.paint import strip_of
 
@@ -18,9 +18,9 @@ class Tabs(Widget):
 
     ALLOW_SELECT = False
 
-    def __init__(self, *, palette: Callable[[], Palette], id: str | None = None) -> None:
+    def __init__(self, *, styles: Callable[[], Styles], id: str | None = None) -> None:
         super().__init__(id=id)
-        self._palette = palette
+        self._styles = styles
         self.tabs: list[tuple[str, str, int]] = []
         self.chosen = "transcript"
         self.status = ""
@@ -46,7 +46,7 @@ class Tabs(Widget):
 
     def render_line(self, y: int) -> Strip:
         runs = self.runs(self.size.width) if y == 0 else []
-        return strip_of(runs, self.size.width, self._palette(), self.visual_style.rich_style)
+        return strip_of(runs, self.size.width, self._styles(), self.visual_style.rich_style)
 
     async def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)

@@ -24,9 +24,9 @@ from durable_tui.ground.clock import now_ms
 from durable_tui.ui.actions import bindings
 from durable_tui.ui.adapter.blocks import Block, Head, Key, Prose
 from durable_tui.ui.adapter.chunks import Chunk
-from durable_tui.ui.adapter.transcript_model import Changes, Conversation
+from durable_tui.ui.adapter.transcript_model import Changes, TranscriptModel
 from durable_tui.ui.glyphs import UNICODE, Glyphs
-from durable_tui.ui.styles import Palette
+from durable_tui.ui.styles import Styles
 from durable_tui.ui.text.layout import estimate, layout
 from durable_tui.ui.text.runs import Line, Run, clip_runs, runs_width, slice_cells, width
 from durable_tui.ui.text.wrap import wrap
@@ -39,7 +39,7 @@ GONE = Block(("gone",), Prose(Chunk("")))
 
 
 class Transcript(ScrollView, can_focus=True):
-    """Shows `conversation`; the screen calls `show` with each frame's changes."""
+    """Shows `model`; the screen calls `show` with each frame's changes."""
 
     ALLOW_SELECT = True
     BINDINGS: ClassVar = bindings("transcript")
@@ -48,11 +48,11 @@ class Transcript(ScrollView, can_focus=True):
     class NeedOlder(Message):
         """The top was reached and older entries may exist."""
 
-    def __init__(self, *, palette: Callable[[], Palette], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
+    def __init__(self, *, styles: Callable[[], Styles], glyphs: Glyphs = UNICODE, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._palette = palette
+        self._styles = styles
         self.glyphs = glyphs
-        self.conversation = Conversation()
+        self.model = TranscriptModel()
         self._heights = Heights()
         self._exact: set[int] = set()
         self._stable = 0  # blocks in _heights that are entries'; the rest is the tail
@@ -73,15 +73,15 @@ class Transcript(ScrollView, can_focus=True):
         return max(self.scrollable_content_region.width - 1, 1)
 
     def blocks(self, index: int) -> Block:
-        stable, tail = self.conversation.blocks, self.conversation.tail
+        stable, tail = self.model.blocks, self.model.tail
         if index < len(stable):
             return stable[index]
         # Frames are taken in at once and painted later: what is asked for in between may be gone already.
         return tail[index - len(stable)] if index - len(stable) < len(tail) else GONE
 
-    def attach(self, conversation: Conversation) -> None:
-        """Show another conversation from its end."""
-        self.conversation = conversation
+    def attach(self, model: TranscriptModel) -> None:
+        """Show another transcript from its end."""
+        self.model = model
         self._lines.clear()
         self._current = None
         self._asked_older = False
@@ -91,7 +91,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def show(self, changes: Changes) -> None:
         """Take a frame's changes in: what is new is measured, what is off the screen is only guessed."""
-        conversation = self.conversation
+        model = self.model
         before = self._heights.total
         grown = 0
         if changes.reset:
@@ -99,13 +99,13 @@ class Transcript(ScrollView, can_focus=True):
             self._exact.clear()
         else:
             kept = min(changes.kept, self._stable)
-        if changes.reset or kept < len(conversation.blocks) or changes.tail:
+        if changes.reset or kept < len(model.blocks) or changes.tail:
             self._cut(min(kept, self._stable))
-            for index in range(len(self._heights), len(conversation.blocks)):
-                self._heights.append(estimate(conversation.blocks[index], self.cells))
+            for index in range(len(self._heights), len(model.blocks)):
+                self._heights.append(estimate(model.blocks[index], self.cells))
                 grown += 1
-            self._stable = len(conversation.blocks)
-            for block in conversation.tail:
+            self._stable = len(model.blocks)
+            for block in model.tail:
                 self._heights.append(estimate(block, self.cells))
         for index in changes.touched:
             if index < len(self._heights):
@@ -129,7 +129,7 @@ class Transcript(ScrollView, can_focus=True):
         """Older blocks were put in front; what is on the screen stays where it is."""
         anchor, line = self._anchor
         fixed = {index + count for index in self._exact}
-        guesses = [estimate(block, self.cells) for block in self.conversation.blocks[:count]]
+        guesses = [estimate(block, self.cells) for block in self.model.blocks[:count]]
         old = [self._heights[index] for index in range(len(self._heights))]
         self._heights = Heights([*guesses, *old])
         self._stable += count
@@ -142,8 +142,8 @@ class Transcript(ScrollView, can_focus=True):
 
     def tick(self) -> None:
         """The clock moved: running calls on the screen show their new time."""
-        for index in self.conversation.running():
-            block = self.conversation.blocks[index]
+        for index in self.model.running():
+            block = self.model.blocks[index]
             self._lines.pop(block.key, None)
             if index < len(self._heights):
                 self._measure(index)
@@ -297,14 +297,14 @@ class Transcript(ScrollView, can_focus=True):
         region = self.scrollable_content_region
         cells = max(region.width, 1)
         base = self.visual_style.rich_style
-        palette = self._palette()
+        styles = self._styles()
         row = self.scroll_offset.y + y
         if not len(self._heights):
             said = [line.runs for part in self.notice for line in wrap(part, max(cells - 4, 1))]
             first = max((region.height - len(said)) // 3, 0)
             runs = clip_runs(said[y - first] if first <= y < first + len(said) else [], cells)
             pad = max((cells - runs_width(runs)) // 2, 0)
-            return strip_of([(" " * pad, ""), *runs], cells, palette, base)
+            return strip_of([(" " * pad, ""), *runs], cells, styles, base)
         index, inner = self._heights.find(row)
         runs = []
         fill, indent = "", 0
@@ -316,7 +316,7 @@ class Transcript(ScrollView, can_focus=True):
                 at_first = inner == (1 if len(lines) > 1 and not lines[0].text else 0)
                 if self.has_focus and at_first and self.blocks(index).key == self._current:
                     fill = "cursor-line"
-        strip = strip_of(runs, cells, palette, base, fill=fill, indent=indent)
+        strip = strip_of(runs, cells, styles, base, fill=fill, indent=indent)
         selection = self.text_selection
         if selection is not None:
             span = selection.get_span(row)
@@ -325,17 +325,17 @@ class Transcript(ScrollView, can_focus=True):
                 strip = restyle(strip, span[0], span[1], Style(bgcolor=style.bgcolor))
         strip = strip.apply_offsets(0, row)
         if not self.follow and y == region.height - 1:
-            strip = self._badge(strip, cells, palette, base)
+            strip = self._badge(strip, cells, styles, base)
         return strip
 
-    def _badge(self, strip: Strip, cells: int, palette: Palette, base: Style) -> Strip:
+    def _badge(self, strip: Strip, cells: int, styles: Styles, base: Style) -> Strip:
         label = f" {self.glyphs['down']} {self._unseen} new " if self._unseen else f" {self.glyphs['down']} "
         runs: list[Run] = [(label, "bold live selected"), ("End ", "dim selected")]
         size = sum(width(text) for text, _ in runs)
         if size + 4 > cells:
             return strip
         return Strip.join(
-            [strip.crop(0, cells - size - 1), strip_of(runs, size, palette, base), strip.crop(cells - 1, cells)]
+            [strip.crop(0, cells - size - 1), strip_of(runs, size, styles, base), strip.crop(cells - 1, cells)]
         )
 
     # --- selection ------------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def toggle(self, index: int) -> None:
         block = self.blocks(index)
-        if self.conversation.toggle(block):
+        if self.model.toggle(block):
             self._lines.pop(block.key, None)
             self._exact.discard(index)
             was = self.follow
@@ -433,11 +433,11 @@ class Transcript(ScrollView, can_focus=True):
 
     def fold_all(self) -> None:
         """Fold everything, or unfold what is in view when all is folded."""
-        stable = self.conversation.blocks
-        changed = [index for index, block in enumerate(stable) if self.conversation.toggle(block, True)]
+        stable = self.model.blocks
+        changed = [index for index, block in enumerate(stable) if self.model.toggle(block, True)]
         if not changed:
             first, last = self._visible()
-            changed = [i for i in range(first, min(last, len(stable))) if self.conversation.toggle(stable[i], False)]
+            changed = [i for i in range(first, min(last, len(stable))) if self.model.toggle(stable[i], False)]
         for index in changed:
             self._exact.discard(index)
         self._settle()
@@ -479,8 +479,8 @@ class Transcript(ScrollView, can_focus=True):
         if block is None and self._stable:
             block = self.blocks(self._stable - 1)
         if block is None or block.entry is None:
-            return list(self.conversation.tail)
-        return [item for item in self.conversation.blocks if item.entry == block.entry]
+            return list(self.model.tail)
+        return [item for item in self.model.blocks if item.entry == block.entry]
 
     def scroll_page(self, direction: int) -> None:
         self.scroll_relative(y=direction * max(self.scrollable_content_region.height - 2, 1), animate=False)

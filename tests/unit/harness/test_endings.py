@@ -311,7 +311,7 @@ async def test_spec_7_what_starts_scheduling_and_what_does_not(made: Made) -> No
     await rig.root.configure(thinkingLevel="low")
     await rig.root.write("pi.user", model=[NOTE])
     await rig.root.set_draft("words")
-    await rig.harness.title("name")
+    await rig.harness.rename("name")
     other = await ready()
     await rig.harness.abort_task(other)
     await a_while()
@@ -336,7 +336,7 @@ async def test_spec_3_7_a_body_left_open_in_a_generator_does_not_block_the_line(
     generator: Any = body()
     await anext(generator)
     await asyncio.create_task(generator.aclose())
-    await asyncio.wait_for(asyncio.create_task(rig.harness.title("still open")), 5)
+    await asyncio.wait_for(asyncio.create_task(rig.harness.rename("still open")), 5)
     assert await rig.entries() == [] and rig.harness.state == "open"
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from durable_tui.delta import apply_ops, freeze
+from durable_tui.session import Frame
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool, source_text
 from durable_tui.ui.adapter.screen import ScreenModel
-from durable_tui.ui.adapter.transcript_model import Changes, Conversation
+from durable_tui.ui.adapter.transcript_model import Changes, TranscriptModel
 from durable_tui.ui.glyphs import UNICODE
 from durable_tui.ui.text.layout import layout
 from tests.tools.ui_fakes import (
-    FakeFrame,
     assistant,
     call,
     death,
@@ -21,6 +21,7 @@ from tests.tools.ui_fakes import (
     found,
     recovered_scene,
     result,
+    task_row,
     text,
     user,
 )
@@ -32,14 +33,14 @@ class Play:
     def __init__(self, view: dict[str, Any] | None = None) -> None:
         self.view: Any = freeze(view or empty_view())
         self.seq = 1
-        self.model = Conversation()
-        self.model.apply(FakeFrame(self.view, [["r", self.view]], 1, 1))
+        self.model = TranscriptModel()
+        self.model.apply(Frame(self.view, [["r", self.view]], 1, 1))
 
     def ops(self, *ops: Any) -> Changes:
         self.seq += 1
         frozen = [freeze(op) for op in ops]
         self.view = apply_ops(self.view, frozen)
-        return self.model.apply(FakeFrame(self.view, frozen, self.seq, self.seq))
+        return self.model.apply(Frame(self.view, frozen, self.seq, self.seq))
 
     def append(self, *records: dict[str, Any]) -> Changes:
         at = len(self.view["entries"])
@@ -152,13 +153,9 @@ def test_ui_r01_no_spinner_without_a_live_task() -> None:
     play.append(assistant(3, call("c1", "bash", command="sleep 60"), stop="toolUse"))
     play.ops(["s", ["tools"], [{"callId": "c1", "name": "bash", "taskId": 8, "status": "running", "output": "x"}]])
     model = ScreenModel(play.model)
-    model.apply_tasks(
-        FakeFrame({"tasks": [{"id": 8, "kind": "pi.tool", "status": "running", "startedAt": 5}]}, [], 2, 2)
-    )
+    model.apply_tasks(Frame({"tasks": [task_row(8, startedAt=5)]}, [], 2, 2))
     assert play.tools()[0].state == "running"
-    model.apply_tasks(
-        FakeFrame({"tasks": [{"id": 8, "kind": "pi.tool", "status": "pending", "startedAt": 5}]}, [], 3, 3)
-    )
+    model.apply_tasks(Frame({"tasks": [task_row(8, "pending", startedAt=5)]}, [], 3, 3))
     assert play.tools()[0].state == "unfinished"
     assert UNICODE["busy"] not in play.shown()
     assert all(UNICODE["busy"] not in run for row in model.live(10).rows for run, _ in row.left)
@@ -197,9 +194,9 @@ def test_ui_d02_ui_d03_interrupted_calls_say_what_is_known_and_show_the_policy()
 
 
 def test_recovered_calls_carry_their_mark() -> None:
-    model = Conversation()
+    model = TranscriptModel()
     view = recovered_scene().root.view
-    model.apply(FakeFrame(view, [["r", view]], 128, 1))
+    model.apply(Frame(view, [["r", view]], 128, 1))
     out = "\n".join(line.text for block in model.blocks for line in layout(block, 100, UNICODE))
     assert "⟲ re-run after a crash" in out
     assert "⟲ interrupted by a crash" in out
@@ -209,11 +206,11 @@ def test_ui_r05_a_whole_view_rebuilds_and_keeps_older_pages_that_join() -> None:
     play = Play(empty_view(entries=[{**user(n, f"t{n}"), "seq": n} for n in range(10, 14)], first=False))
     assert play.model.prepend([{**user(n, f"t{n}"), "seq": n} for n in range(5, 10)]) == 10
     view = freeze(empty_view(entries=[{**user(n, f"t{n}"), "seq": n} for n in range(12, 16)], first=False))
-    changes = play.model.apply(FakeFrame(view, [["r", view]], 20, 20))
+    changes = play.model.apply(Frame(view, [["r", view]], 20, 20))
     assert changes.reset
     assert [block.entry for block in play.model.blocks if isinstance(block.data, Head)] == list(range(5, 16))
     far = freeze(empty_view(entries=[{**user(n, f"t{n}"), "seq": n} for n in range(30, 32)], first=False))
-    play.model.apply(FakeFrame(far, [["r", far]], 40, 40))
+    play.model.apply(Frame(far, [["r", far]], 40, 40))
     assert [block.entry for block in play.model.blocks if isinstance(block.data, Head)] == [30, 31]
 
 
@@ -280,7 +277,7 @@ def test_folding_survives_a_rebuild() -> None:
     play.append(assistant(3, call("c1", "read", path="a")), result(4, "c1", "read", "x"))
     block = next(block for block in play.model.blocks if isinstance(block.data, Tool))
     play.model.toggle(block)
-    play.model.apply(FakeFrame(play.view, [["r", play.view]], 9, 9))
+    play.model.apply(Frame(play.view, [["r", play.view]], 9, 9))
     assert not play.tools()[0].folded
 
 
@@ -293,14 +290,14 @@ def test_copying_gives_the_source() -> None:
 @pytest.mark.parametrize("hostile", ["[/]", "[bold]x[/bold", "\x1b]0;t\x07x", "a\ud800b"])
 def test_u01_u03_hostile_text_anywhere_is_shown_literally(hostile: str) -> None:
     play = Play()
-    play.model.apply(FakeFrame(empty_view(), [["r", empty_view()]], 1, 1))
+    play.model.apply(Frame(empty_view(), [["r", empty_view()]], 1, 1))
     entries = [
         user(2, hostile),
         assistant(3, text(hostile), call("c", hostile, path=hostile), stop="error", errorMessage=hostile),
         result(4, "c", hostile, hostile, error="tool_error"),
     ]
-    view = empty_view(entries=entries)
-    play.model.apply(FakeFrame(view, [["r", view]], 2, 2))
+    view = empty_view(entries=[{**entry, "seq": 2} for entry in entries])
+    play.model.apply(Frame(view, [["r", view]], 2, 2))
     for block in play.model.blocks:
         play.model.toggle(block, False)
     shown = play.shown()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from durable_tui.ui.adapter.model_rows import offer_rows
 from durable_tui.ui.adapter.rows import Row
 from durable_tui.ui.glyphs import ASCII
+from durable_tui.ui.screens.model_rows import offer_rows
 from tests.tools.ui_fakes import ANSWERED, OFFERS, FakeModels
 
 

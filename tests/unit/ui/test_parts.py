@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,21 @@ from textual import events
 from textual._xterm_parser import XTermParser
 
 from durable_tui.ui import patches, themes
-from durable_tui.ui.actions import ACTIONS, BY_ID, bindings, check_keymap, complete_slash, fuzzy, key_label, slash
+from durable_tui.ui.actions import (
+    ACTIONS,
+    BY_ID,
+    Action,
+    bindings,
+    check_keymap,
+    complete_slash,
+    fuzzy,
+    key_label,
+    slash,
+)
 from durable_tui.ui.clipboard import LIMIT, sequence
-from durable_tui.ui.commands import Commands
-from durable_tui.ui.styles import VARIABLES, Palette
+from durable_tui.ui.commands.registry import PLACES, bind
+from durable_tui.ui.files import walk
+from durable_tui.ui.styles import VARIABLES, Styles
 from durable_tui.ui.widgets.heights import Heights
 
 
@@ -82,9 +95,9 @@ def test_text_has_a_contrast_of_four_and_a_half(name: str) -> None:
 
 def test_ui_t07_the_plain_theme_has_no_colour() -> None:
     assert SHIPPED["plain"].plain
-    palette = Palette({}, plain=True)
-    assert palette.style("bold attention ansi.red").color is None
-    assert palette.style("bold attention").bold
+    styles = Styles({}, plain=True)
+    assert styles.style("bold attention ansi.red").color is None
+    assert styles.style("bold attention").bold
 
 
 def test_ui_t07_no_color_and_poor_terminals_choose_for_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +137,35 @@ def test_a_users_theme_replaces_a_shipped_one(tmp_path: Path) -> None:
     assert found["ink"].theme.primary == "#123456"
 
 
+class Desk:
+    """Enough of an app for commands that are bound and not run."""
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda actions: [*actions, replace(BY_ID["help"], id="fly")], "0 commands of scope app do the action fly"),
+        (lambda actions: [replace(a, scope="inbox") if a.id == "fold" else a for a in actions], "0 commands of scope"),
+        (lambda actions: [action for action in actions if action.id != "fold"], "no action has these commands: fold"),
+    ],
+)
+def test_an_action_without_its_command_and_a_command_without_its_action_are_errors_at_the_start(
+    change: Callable[[Sequence[Action]], Sequence[Action]], words: str
+) -> None:
+    with pytest.raises(LookupError, match=words):
+        bind(change(ACTIONS), [place(Desk()) for place in PLACES])
+
+
+def test_an_action_that_two_places_do_is_an_error_at_the_start() -> None:
+    places = [place(Desk()) for place in (*PLACES, PLACES[0])]
+    with pytest.raises(LookupError, match="2 commands of scope app do the action"):
+        bind(ACTIONS, places)
+
+
 def test_every_action_has_its_command_and_keys_do_not_clash_in_a_scope() -> None:
+    places = [place(Desk()) for place in PLACES]
+    assert set(bind(ACTIONS, places)) == set(BY_ID)
     for action in ACTIONS:
-        assert hasattr(Commands, "do_" + action.id), action.id
         assert action.title and action.help, action.id
     for scope in {action.scope for action in ACTIONS}:
         keys = [key for action in ACTIONS if action.scope == scope for key in action.keys.split(",") if key]
@@ -155,12 +194,23 @@ def test_keys_are_named_for_people_and_checked() -> None:
     assert "nothing" in check_keymap({"nothing": "x"})[0]
 
 
-def test_ui_c02_ui_c04_clipboard_is_wrapped_and_bounded() -> None:
+def test_ui_c02_c04_clipboard_is_wrapped_and_bounded() -> None:
     code, count, cut = sequence("héllo", {})
     assert code.startswith("\x1b]52;c;") and count == 6 and not cut
     assert sequence("x", {"TMUX": "1"})[0].startswith("\x1bPtmux;\x1b\x1b]52")
     _, count, cut = sequence("漢" * LIMIT, {})
     assert cut and count <= LIMIT
+
+
+def test_files_are_walked_within_bounds(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.py").write_text("")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "c").write_text("")
+    (tmp_path / "loop").symlink_to(tmp_path)
+    assert walk(str(tmp_path)) == ["a.py", "loop", "sub/b.py"]
+    assert walk(str(tmp_path / "gone")) == []
 
 
 def keys(data: str) -> list[str]:

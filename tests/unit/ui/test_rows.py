@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from durable_tui.ui.adapter import words
@@ -12,7 +10,7 @@ from durable_tui.ui.adapter.recovery_cards import VERDICTS, explanation, recover
 from durable_tui.ui.adapter.rows import Rows, inbox_rows, live_rows, recovery_rows, task_rows
 from durable_tui.ui.glyphs import ASCII, TABLE, UNICODE
 from durable_tui.ui.text.runs import width
-from tests.tools.ui_fakes import NOW, death, empty_view, found, recovered_scene
+from tests.tools.ui_fakes import NOW, death, empty_view, found, recovered_scene, task_row
 
 
 def texts(rows: Rows) -> list[str]:
@@ -105,7 +103,7 @@ def test_a02_retry_counts_down_with_its_error() -> None:
 
 def test_spec_9_an_answer_made_elsewhere_is_said_in_words() -> None:
     view = empty_view(run={"taskId": 5, "inputs": []}, generation={"attempt": 1, "deferred": {"pollAt": NOW + 4000}})
-    task = {"id": 5, "startedAt": NOW - 42_000, "status": "running", "phase": "poll", "provider": "openai"}
+    task = task_row(5, kind="pi.generation", startedAt=NOW - 42_000, phase="poll", provider="openai")
     assert texts(live_rows(view, {5: task}, NOW)) == [
         "G5 waiting for openai42 s",
         "   │ next look in 4.0 s",
@@ -120,7 +118,7 @@ def test_spec_9_an_answer_made_elsewhere_is_said_in_words() -> None:
 
 def test_times_count_from_this_process() -> None:
     view = empty_view(run={"taskId": 5, "inputs": []}, generation={"attempt": 1})
-    tasks = {5: {"id": 5, "startedAt": NOW - 3_600_000, "status": "running"}}
+    tasks = {5: task_row(5, kind="pi.generation", startedAt=NOW - 3_600_000)}
     assert texts(live_rows(view, tasks, NOW, since=NOW - 2_000))[0].endswith("2.0 s")
 
 
@@ -141,21 +139,14 @@ def test_tasks_are_a_tree() -> None:
 
 
 def test_ui_s07_many_tasks_show_the_first_and_a_count() -> None:
-    tasks = [{"id": n, "kind": "pi.tool", "status": "running", "conversationId": 1} for n in range(500)]
+    tasks = [task_row(n) for n in range(500)]
     rows = task_rows(tasks, 1, limit=100)
     assert len(rows.rows) == 101 and "400 more" in texts(rows)[-1]
     assert rows.count == 500
 
 
 def test_blocked_and_restarted_tasks_say_why() -> None:
-    task: dict[str, Any] = {
-        "id": 7,
-        "kind": "pi.tool",
-        "status": "pending",
-        "blocked": "restart_limit",
-        "restarts": 5,
-        "conversationId": 1,
-    }
+    task = task_row(7, "pending", blocked="restart_limit", restarts=5)
     [line] = texts(task_rows([task], 1))
     assert "died too often" in line and "5 restarts" in line
 
@@ -176,7 +167,7 @@ def test_ui_r10_context_and_cost_come_from_the_view() -> None:
 def test_state_names_the_worst_first() -> None:
     view = empty_view(run={"taskId": 5, "inputs": []})
     assert state_of(view, {}, problem=True) == "problem"
-    assert state_of(view, {5: {"abortRequested": True}}) == "stopping"
+    assert state_of(view, {5: task_row(5, abortRequested=True)}) == "stopping"
     assert state_of(view, {}, stopping=True) == "stopping"
     assert state_of(view, {}) == "busy"
     assert state_of(empty_view(), {}) == "idle"
