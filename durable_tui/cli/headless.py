@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable_tui.agent.inbox import InboxItemGone
 from durable_tui.cli.output import note
+from durable_tui.engine.recovery import PARKED
 from durable_tui.ground.text import one_line
 from durable_tui.views.events import Event, Events, TaskEvents, with_records
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 SNAPSHOT_TAIL = 200  # entries of a snapshot; older ones are in `show --json`
 QUIET = 2.0  # seconds a step may take before a line says what it is
-# Reasons that only a person can lift; any other block ends by itself.
-PARKING = ("restart_limit", "missing_task", "task_too_old", "migration_failed")
 
 Sink = Callable[[Event], Awaitable[None]]
 
@@ -185,7 +184,7 @@ def stuck(rows: Any) -> tuple[str | None, list[int]]:
     """Return why nothing can move, with the tasks a person must look at; None while something can, or nothing is left."""
     live = [row for row in rows if row["status"] != "terminal"]
     ordinary = [row for row in live if not row.get("background")]
-    blocked = [row for row in live if row.get("blocked") in PARKING]
+    blocked = [row for row in live if row.get("blocked") in PARKED]
     if not ordinary or not blocked:
         return None, []
     still = {row["id"] for row in blocked}

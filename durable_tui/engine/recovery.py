@@ -22,6 +22,8 @@ KEPT_DEATHS = 100
 KEPT_QUEUE = 50  # items told of the queue at a death
 SAME_DEATHS = 5  # openings in a row that died before doing anything, after which the session opens paused
 RESTART_LIMIT: Literal["restart_limit"] = "restart_limit"
+# Reasons for being blocked that only a person can lift; any other ends by itself (spec 6.9, 6.11).
+PARKED = frozenset({RESTART_LIMIT, "missing_task", "task_too_old", "migration_failed"})
 
 RECOVERY: DocumentDefinition[Recovery] = DocumentDefinition(
     "dt.recovery", "session", lambda: freeze({"deaths": []}), checkpoint=lambda _, deltas: deltas >= 64

@@ -402,7 +402,7 @@ class DurableApp(App[int]):
         self._said = self.set_timer(SAID_FOR, lambda: self.main.footer.say([]))
 
     def report(self, error: BaseException) -> None:
-        """Something of the screen failed; the run goes on, the log has the rest (UI-R20)."""
+        """Something of the screen failed; the run goes on, the log has the rest (case UI-R20)."""
         log.error("the screen failed", exc_info=error)
         self.tell(f"something on the screen failed ({type(error).__name__}); the work goes on", "failed")
 
@@ -430,7 +430,7 @@ class DurableApp(App[int]):
         composer.accepted(text)
 
     async def _submit(self, text: str, mode: str) -> None:
-        """Admit an input; the commit has returned when this does (UI-Q03)."""
+        """Admit an input; the commit has returned when this does (case UI-Q03)."""
         session = self.session
         if session is None:
             raise CommandError("no session is open yet")

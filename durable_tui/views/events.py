@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from durable_tui.engine.recovery import PARKED
+
 Event = dict[str, Any]
 Json = Any
 
@@ -276,7 +278,7 @@ class TaskEvents:
         parked: set[tuple[int, str]] = set()
         for row in frame.value["tasks"]:
             reason = row.get("blocked")
-            if reason:
+            if reason in PARKED:
                 key = (row["id"], str(reason))
                 parked.add(key)
                 if key not in self._told:

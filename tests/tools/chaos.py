@@ -1,4 +1,4 @@
-"""A session under random hands (spec 7, 8; PEERS 6.5); everything random comes from one seed."""
+"""A session under random hands (spec 7, 8); everything random comes from one seed."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_the_readme_holds_two_commands_that_stand_alone() -> None:
 
 def test_every_tool_of_the_tests_has_its_line() -> None:
     text = (ROOT / "tests/tools/README.md").read_text()
-    named = {*re.findall(r"([a-z_]+\.(?:py|c))\b", text)} | {
+    named = {*re.findall(r"([a-z0-9_]+\.(?:py|c))\b", text)} | {
         f"{name}.py" for name in re.findall(r"tests\.tools\.(\w+)", text)
     }
     there = {path.name for path in (ROOT / "tests/tools").iterdir() if path.suffix in (".py", ".c")}

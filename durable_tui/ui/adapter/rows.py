@@ -224,6 +224,8 @@ def _task(task: TaskRow, head: str, names: Mapping[int, str], conversation: int 
     if status == "terminal":
         glyph, tone = OUTCOME_GLYPHS.get(outcome, ("done", "dim"))
         word: Run = (outcome or "ended", "dim" if tone in ("good", "dim") else tone)
+    elif (gated := GATED.get(task.get("blocked", ""))) is not None:
+        glyph, tone, word = "running", "good", (gated, "dim")
     elif "blocked" in task:
         glyph, tone = "blocked", "attention"
         reason = task["blocked"]
@@ -263,9 +265,8 @@ BLOCKED = {
     "task_too_old": "stored by a newer version",
     "migration_failed": "could not be migrated",
     "restart_limit": "parked: died too often",
-    "retry": "waits to ask again",
-    "poll": "waits for the answer",
 }
+GATED = {"retry": "waits to ask again", "poll": "waits for the answer"}  # what ends by itself
 
 
 def _fitting(row: RecoveryRow, cells: int) -> str:

@@ -131,7 +131,7 @@ class MainScreen(Screen[None]):
 
     @property
     def has_parts(self) -> bool:
-        """Whether it is mounted and its parts can be found: a timer may fire before that or after it (U04)."""
+        """Whether it is mounted and its parts can be found: a timer may fire before that or after it (case U04)."""
         return self.is_mounted and bool(self.query("#live")) and bool(self.query("#footer"))
 
     def attach(self, model: ScreenModel) -> None:

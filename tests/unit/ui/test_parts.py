@@ -26,7 +26,6 @@ from durable_tui.ui.actions import (
 )
 from durable_tui.ui.clipboard import LIMIT, sequence
 from durable_tui.ui.commands.registry import PLACES, bind
-from durable_tui.ui.files import walk
 from durable_tui.ui.styles import VARIABLES, Styles
 from durable_tui.ui.widgets.heights import Heights
 
@@ -194,23 +193,12 @@ def test_keys_are_named_for_people_and_checked() -> None:
     assert "nothing" in check_keymap({"nothing": "x"})[0]
 
 
-def test_ui_c02_c04_clipboard_is_wrapped_and_bounded() -> None:
+def test_ui_c02_ui_c04_clipboard_is_wrapped_and_bounded() -> None:
     code, count, cut = sequence("héllo", {})
     assert code.startswith("\x1b]52;c;") and count == 6 and not cut
     assert sequence("x", {"TMUX": "1"})[0].startswith("\x1bPtmux;\x1b\x1b]52")
     _, count, cut = sequence("漢" * LIMIT, {})
     assert cut and count <= LIMIT
-
-
-def test_files_are_walked_within_bounds(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("")
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "b.py").write_text("")
-    (tmp_path / ".git").mkdir()
-    (tmp_path / ".git" / "c").write_text("")
-    (tmp_path / "loop").symlink_to(tmp_path)
-    assert walk(str(tmp_path)) == ["a.py", "loop", "sub/b.py"]
-    assert walk(str(tmp_path / "gone")) == []
 
 
 def keys(data: str) -> list[str]:

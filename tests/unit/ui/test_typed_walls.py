@@ -10,18 +10,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 PROBE = """\
 from durable_tui.harness import Conversation, Harness
-from durable_tui.host.follow import Followed
+from durable_tui.host.follow import FollowedConversation, FollowedSession
 from durable_tui.ui.adapter.screen import ScreenModel
 from durable_tui.ui.app import DurableApp
 from durable_tui.ui.commands.desk import Desk
-from durable_tui.ui.open_session import FollowedSession, OpenSession, OwnedSession
+from durable_tui.ui.open_session import OpenSession, OwnedSession
 from durable_tui.views.facade import ConversationFacade, ConversationReader, SessionFacade, SessionReader
 from durable_tui.views.shapes import TaskRow
 
 
 async def probe(
     app: DurableApp, owned: OwnedSession, followed: OpenSession, model: ScreenModel, row: TaskRow, root: Conversation,
-    harness: Harness, reader: Followed, session: FollowedSession,
+    harness: Harness, reader: FollowedConversation, session: FollowedSession,
 ) -> None:
     desk: Desk = app
     facades: tuple[ConversationFacade, SessionFacade] = (root, harness)
