@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from durable_tui.models.known_providers import ANTHROPIC, KNOWN
 from durable_tui.models.probe import Found, is_loopback, listed
 from durable_tui.models.provider import Model, ModelError
+from durable_tui.models.provider_config import ProviderInfo, models_path
 from durable_tui.models.redact import redact
 
 if TYPE_CHECKING:
     from durable_tui.models.http_provider import HttpProvider
-    from durable_tui.models.provider_config import ProviderInfo
 
 
 @dataclass(slots=True, frozen=True)
@@ -28,11 +28,6 @@ class Offer:
     models: tuple[Model, ...] = ()
     why: str = ""
     asked: bool = True
-
-
-def models_path(api: str, base_url: str) -> str:
-    """Return the path of a provider's list of models, below its base URL (OpenAI and Anthropic: List Models)."""
-    return "/v1/models" if api == ANTHROPIC and not base_url.rstrip("/").endswith("/v1") else "/models"
 
 
 def reason(info: ProviderInfo, found: Found) -> str:

@@ -19,7 +19,11 @@ from durable_tui.models.known_providers import (
     Known,
     Quirks,
 )
-from durable_tui.models.listing import models_path
+
+
+def models_path(api: str, base_url: str) -> str:
+    """Return the path of a provider's list of models, below its base URL (OpenAI and Anthropic: List Models)."""
+    return "/v1/models" if api == ANTHROPIC and not base_url.rstrip("/").endswith("/v1") else "/models"
 
 
 @dataclass(slots=True, frozen=True)
