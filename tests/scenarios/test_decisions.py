@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from durable_tui.agent.extension import Extension, ToolCall, tool
-from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, new_task
-from durable_tui.engine.task_handle import TaskHandle
+from durable_tui.engine import Abandonment, Decision, TaskDefinition, TaskHandle, new_task
 from durable_tui.session import DocumentDefinition, Transaction
 from durable_tui.session.documents import empty_object
 from durable_tui.storage.records import TaskRecord
