@@ -45,7 +45,8 @@ class Timer:
         """Set the timer anew for some live tasks."""
         self.cancel()
         gates = [gate for task in tasks if not is_decided(task) and (gate := gate_of(task)) is not None]
-        times = [gate["time"] for gate in gates if "time" in gate]
+        # What is open already and does not start waits for something else, which wakes the scheduler itself.
+        times = [gate["time"] for gate in gates if "time" in gate and not is_open(gate, self._session)]
         if times:
             left = max(0.0, (min(times) - self._session.now()) / 1000)
             self._handle = asyncio.get_running_loop().call_later(min(left, LONGEST_SLEEP), self._wake)

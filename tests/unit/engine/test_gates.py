@@ -1,0 +1,68 @@
+"""Gates on a time: when they are open, and when the scheduler is woken for them (spec 6.12)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from durable_tui.engine.gates import LONGEST_SLEEP, Timer, again, is_open, time_gate
+from tests.tools.schedules import run
+
+NOW = 1_000_000
+
+
+def _session(now: int = NOW) -> Any:
+    return SimpleNamespace(now=lambda: now)
+
+
+def _task(gate: Any, status: str = "pending") -> Any:
+    return {"id": 1, "state": {"status": status, "checkpoint": {"phase": "x"}, "gate": gate}}
+
+
+@pytest.mark.parametrize(
+    ("now", "opened"), [(NOW - 1, True), (NOW, False), (NOW + 4999, False), (NOW + 5000, True), (NOW + 9000, True)]
+)
+def test_a_gate_opens_at_its_time_and_when_the_clock_went_back_behind_its_beginning(now: int, opened: bool) -> None:
+    assert is_open(time_gate("retry", NOW + 5000, NOW), _session(now)) is opened
+
+
+def test_a_gate_on_something_else_than_a_time_is_closed() -> None:
+    assert not is_open({"reason": "approval", "ask": "1"}, _session())
+
+
+def test_a_phase_waits_again_at_most_as_long_as_it_was_to_wait() -> None:
+    assert again("retry", NOW, NOW - 5000, NOW) is None, "its time has come"
+    waits = again("retry", NOW + 3_600_000, NOW + 3_595_000, NOW)
+    assert waits == {"reason": "retry", "time": NOW + 5000, "since": NOW}, "an hour back, five seconds to wait"
+
+
+def test_the_timer_wakes_for_the_least_time_and_never_for_what_is_open_already() -> None:
+    """An open gate whose task does not start waits for something else: waking for it again and again would be a spin."""
+
+    async def body() -> list[float]:
+        loop, woken = asyncio.get_running_loop(), []
+        timer = Timer(_session(), lambda: woken.append(loop.time() - began))
+        for gates in ([NOW + 5000, NOW + 2000], [NOW - 1], [NOW - 1, NOW + 3000], [NOW + 3_600_000]):
+            began = loop.time()
+            timer.arm([_task(time_gate("retry", at, NOW - 10)) for at in gates])
+            await asyncio.sleep(100)
+            woken.append(-1)
+        return woken
+
+    assert run(body()) == pytest.approx([2.0, -1, -1, 3.0, -1, LONGEST_SLEEP, -1])
+
+
+def test_the_timer_asks_nothing_of_what_has_ended_and_can_be_taken_back() -> None:
+    async def body() -> list[int]:
+        woken: list[int] = []
+        timer = Timer(_session(), lambda: woken.append(1))
+        timer.arm([_task(time_gate("retry", NOW + 1000, NOW), "completing")])
+        timer.arm([_task(time_gate("retry", NOW + 1000, NOW))])
+        timer.cancel()
+        await asyncio.sleep(60)
+        return woken
+
+    assert run(body()) == []
