@@ -249,7 +249,13 @@ def apply_boundary(
 
 
 def start_run(draft: ConversationDraft, inputs: list[int]) -> None:
-    """Give placed inputs to a new generation, which begins a run or carries one on (spec 8.2, 8.8)."""
+    """Give placed inputs to a new generation, which begins a run or carries one on (spec 8.2, 8.8).
+
+    What else came during a stop waits for its turn now like anything in the queue: that stop is over.
+    """
+    for item in draft.items:
+        if is_after_stop(item):
+            item.pop("afterStop", None)  # type: ignore[typeddict-item]
     task_id = draft.rules.begin_generation(draft.tx, draft.conversation_id)
     draft.live["run"] = {"taskId": task_id, "inputs": inputs}
     draft.live["generation"] = {"attempt": 1}

@@ -102,18 +102,16 @@ async def execute_phase(agent: Agent, task: TaskHandle) -> None:
     decision = task.decision
     again = decision is None or decision["verdict"] == RERUN.verdict
     if not again or not await is_rerun_allowed(agent, task.record):
-        what = "was interrupted and may have partially run"
-        output = await partial_output(agent.session, task.conversation_id, task.id)
-        result = error_result(call["name"], "interrupted", what, output)
-        await _commit_result(task, call, result, agent=agent, status="failed", decision=INTERRUPTED)
+        await _commit_interrupted(agent, task, call, "was interrupted and may have partially run")
         return
     extensions, tools = await agent.toolbox.selection(task.conversation_id)
     tool = tools[call["name"]]
     intent: ExecutePhase = task.checkpoint
     try:
         validated = tool.validate(dict(intent["arguments"]))
-    except ValueError as error:
-        await _commit_result(task, call, invalid_arguments(tool, error), agent=agent, status="failed")
+    except ValueError as error:  # the tool changed: it cannot be run again with what was stored
+        what = f"was interrupted and may have partially run; it does not take its arguments any more: {error}"
+        await _commit_interrupted(agent, task, call, what)
         return
     async with task.commit() as tx:
         live = await tx.document(LIVE, task.conversation_id)
@@ -123,6 +121,12 @@ async def execute_phase(agent: Agent, task: TaskHandle) -> None:
             slot["recovered"] = RERUN.verdict
             clear_progress(slot)
     await _run(agent, task, call, extensions, tool, validated)
+
+
+async def _commit_interrupted(agent: Agent, task: TaskHandle, call: ToolCallBlock, what: str) -> None:
+    output = await partial_output(agent.session, task.conversation_id, task.id)
+    result = error_result(call["name"], "interrupted", what, output)
+    await _commit_result(task, call, result, agent=agent, status="failed", decision=INTERRUPTED)
 
 
 async def _call(agent: Agent, task: TaskHandle) -> ToolCallBlock:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from durable_tui.delta import freeze
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.task import Abandonment, Decision, TaskDefinition
-from durable_tui.engine.task_record import checkpoint_of, describe, phase_of, status_of
-from durable_tui.session import Transaction
+from durable_tui.engine.task_record import checkpoint_of, describe, is_decided, phase_of, status_of
+from durable_tui.session import SessionError, Transaction
+from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import TaskRecord
 
 Lookup = Callable[[str], TaskDefinition | None]
 RESUMED = Decision("resumed", "15")
+VERDICT_TIME = 10.0  # seconds a kind has to decide
 
 
 class Definitions:
@@ -114,7 +117,13 @@ class Definitions:
     def elsewhere(self, record: TaskRecord) -> str | None:
         """Who outside this process works on a task while it only waits."""
         definition = self._lookup(record["kind"])
-        return None if definition is None or definition.elsewhere is None else definition.elsewhere(record)
+        if definition is None or definition.elsewhere is None or is_decided(record):
+            return None
+        try:
+            return definition.elsewhere(record)
+        except Exception as error:  # noqa: BLE001 - its row says less then
+            self._reports.add(f"who works on task {record['id']} is not known: {describe(error)}")
+            return None
 
     def has_intent(self, record: TaskRecord) -> bool:
         """Whether a running task stands in a phase whose effect may have happened (spec 6.2)."""
@@ -125,11 +134,18 @@ class Definitions:
         return phases is None or phase_of(record) in phases
 
     async def verdict(self, record: TaskRecord) -> Decision:
-        """What recovery does with a task found at work; a kind that cannot say is entered again (spec 15)."""
+        """What recovery does with a task found at work; a kind that cannot say in time is entered again (spec 15)."""
         definition = self._lookup(record["kind"])
         if definition is None or definition.verdict is None:
             return RESUMED
-        return await definition.verdict(record)
+        try:
+            async with asyncio.timeout(VERDICT_TIME):
+                return await definition.verdict(record)
+        except (StorageError, SessionError):
+            raise
+        except Exception as error:  # noqa: BLE001 - somebody else's code; no task may stop the others
+            self._reports.add(f"what became of task {record['id']} ({record['kind']}) is not known: {describe(error)}")
+            return RESUMED
 
     async def abandon(self, tx: Transaction, record: TaskRecord, why: Abandonment) -> None:
         """Let the kind leave its traces in order, in the commit that ends a task without its own code."""

@@ -118,7 +118,7 @@ class Engine:
         owner: int | None = None,
     ) -> TaskRecord:
         """Create a task in this commit, reserved at once when the scheduler may start it (spec 7)."""
-        running = self._scheduler.can_start()
+        running = self._scheduler.can_start() and definition.blocked is None  # its reasons are asked of a record
         return new_task(
             tx, conversation_id=conversation_id, definition=definition, input=input, owner=owner, running=running
         )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from durable_tui.engine.task_record import gate_of, is_decided
 from durable_tui.session import Session
-from durable_tui.storage.records import Gate, TaskRecord
+from durable_tui.storage.records import Gate
 
 LONGEST_SLEEP = 30.0  # seconds: a machine that slept or a clock that jumped is noticed within this time
 
@@ -41,12 +40,10 @@ class Timer:
         self._wake = wake
         self._handle: asyncio.TimerHandle | None = None
 
-    def arm(self, tasks: Iterable[TaskRecord]) -> None:
-        """Set the timer anew for some live tasks."""
+    def arm(self, gates: Iterable[Gate]) -> None:
+        """Set the timer anew for the gates that hold tasks now."""
         self.cancel()
-        gates = [gate for task in tasks if not is_decided(task) and (gate := gate_of(task)) is not None]
-        # What is open already and does not start waits for something else, which wakes the scheduler itself.
-        times = [gate["time"] for gate in gates if "time" in gate and not is_open(gate, self._session)]
+        times = [gate["time"] for gate in gates if "time" in gate]
         if times:
             left = max(0.0, (min(times) - self._session.now()) / 1000)
             self._handle = asyncio.get_running_loop().call_later(min(left, LONGEST_SLEEP), self._wake)

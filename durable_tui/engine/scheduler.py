@@ -11,7 +11,7 @@ from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.execution import FATAL, Invocations
 from durable_tui.engine.gates import Timer, is_open
 from durable_tui.engine.ownership import below, children_of, conversations_below
-from durable_tui.engine.recovery import RESTART_LIMIT, RecoveryReport
+from durable_tui.engine.recovery import PARKED, RESTART_LIMIT, RecoveryReport
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.shapes import QueuedAtDeath
 from durable_tui.engine.space import Space
@@ -30,7 +30,7 @@ from durable_tui.engine.task_record import (
 from durable_tui.engine.tidying import Tidying
 from durable_tui.session import Commit, Session, Transaction
 from durable_tui.storage.errors import StorageRejected
-from durable_tui.storage.records import TaskRecord
+from durable_tui.storage.records import Gate, TaskRecord
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +212,18 @@ class Scheduler:
                 self._invocations.rest(task_id)
                 self._reports.add(f"task {task_id} cannot go on: {describe(error)}")
         if not self.closing:
-            self._timer.arm(tasks.values())
+            self._timer.arm(self._closed_gates())
+
+    def _closed_gates(self) -> list[Gate]:
+        """The gates that alone keep their tasks from starting; whatever else does wakes the scheduler by itself."""
+        return [
+            gate
+            for task_id, task in self._session.tasks.items()
+            if (gate := gate_of(task)) is not None
+            and self.blocked.get(task_id) == gate["reason"]
+            and not task["abortRequested"]
+            and not self._invocations.is_resting(task_id)
+        ]
 
     async def _advance(self, record: TaskRecord, has_work: bool) -> None:
         """Do what stands next for one task; `has_work` says that ordinary work it owns lives."""
@@ -338,10 +349,10 @@ class Scheduler:
             self.blocked[record["id"]] = reason
             self._tell_blocked()
         if self._recovery.is_undecided(record["id"]):
-            if gate_of(record) is not None:
-                decision = Decision("resumed", "6.12")  # it waits on as it did before
-            elif reason == RESTART_LIMIT:
+            if reason == RESTART_LIMIT:
                 decision = Decision("gaveUp", "6.11", reason)
+            elif reason not in PARKED and gate_of(record) is not None:
+                decision = Decision("resumed", "6.12")  # it waits on as it did before
             else:
                 decision = Decision("blocked", "6.9", reason)
             async with self._session.commit() as tx:
@@ -358,7 +369,8 @@ class Scheduler:
             return False
         checkpoint, version = migrated
         undecided = self._recovery.is_undecided(record["id"])
-        decision = await self._definitions.verdict(record) if undecided else None
+        found = changed(record, state={**record["state"], "checkpoint": checkpoint}, version=version)
+        decision = await self._definitions.verdict(found) if undecided else None
         async with self._session.commit() as tx:
             current = self._session.tasks.get(record["id"])
             if current is None or status_of(current) != "pending" or current["abortRequested"]:

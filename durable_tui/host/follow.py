@@ -110,7 +110,8 @@ class FollowedSession:
                 self._ended[task_id] = ended
         live.clear()
         live.update(now)
-        shown = [*list(self._ended.values())[-ENDED_SHOWN:], *now.values()]
+        self._ended = dict(list(self._ended.items())[-ENDED_SHOWN:])
+        shown = [*self._ended.values(), *now.values()]
         await self._words.recall(shown, self._storage)
         rows = [task_row(record, self._words) for record in sorted(shown, key=lambda record: record["id"])]
         value: TasksView = {"tasks": rows}
@@ -207,6 +208,8 @@ class ReaderWords:
             for record in records
             if isinstance(record["input"], Mapping) and isinstance(record["input"].get("assistant"), int)
         }
+        for forgotten in self._entries.keys() - named:
+            del self._entries[forgotten]
         for entry_id in named - self._entries.keys():
             stored = await storage.entry(entry_id)
             if stored is not None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from durable_tui.agent.extension import Extension, ToolCall, tool
 from durable_tui.engine import Abandonment, Decision, TaskDefinition, TaskHandle, new_task
+from durable_tui.engine.gates import time_gate
 from durable_tui.session import DocumentDefinition, Transaction
 from durable_tui.session.documents import empty_object
 from durable_tui.storage.records import TaskRecord
@@ -15,7 +17,7 @@ from tests.tools.custom_tasks import outcome, record_of
 from tests.tools.effects import Text
 from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
-from tests.tools.waiting import until
+from tests.tools.waiting import a_while, until
 
 Open = Callable[..., Awaitable[Rig]]
 
@@ -240,3 +242,101 @@ async def test_spec_6_9_a_cleanup_that_raises_does_not_keep_its_task_alive(opene
     assert (await outcome(rig, made["id"]))["status"] == "faulted"
     assert (await record_of(rig, made["id"]))["state"]["status"] == "terminal"
     assert any("left its traces" in note and "out of ink" in note for note in rig.harness.reports)
+
+
+# -- what a kind says is somebody else's code ---------------------------------------------------------------------------
+
+
+async def _no(*_: object) -> Any:
+    raise RuntimeError("out of paper")
+
+
+async def test_spec_15_a_kind_that_cannot_say_what_became_of_its_task_is_entered_again(opened: Open) -> None:
+    rig, hold = await opened([say("x")]), asyncio.Event()
+
+    async def one(task: TaskHandle) -> None:
+        await hold.wait()
+        async with task.commit() as tx:
+            task.complete(tx, None)
+
+    def broken(record: TaskRecord) -> str:
+        raise RuntimeError("out of ink")
+
+    kind = TaskDefinition("t.k", {"one": one}, lambda _: {"phase": "one"}, verdict=_no, elsewhere=broken, doing=broken)
+    rig.install(kind)
+    async with rig.harness.commit() as tx:
+        made = new_task(tx, conversation_id=1, definition=kind, input={}, running=False)
+    await rig.harness.resume()
+    await until(lambda: [row["status"] for row in rig.harness.inspect()] == ["running"])
+    await rig.crash()
+    rig.install(kind)
+    watch = rig.harness.watch_tasks()
+    assert [row["status"] for row in (await anext(watch)).value["tasks"]] == ["pending"]
+    hold.set()
+    assert (await outcome(rig, made["id"]))["status"] == "completed"
+    assert [row["verdict"] for row in await _rows(rig)] == ["resumed"]
+    assert any("out of paper" in note for note in rig.harness.reports)
+    await watch.aclose()
+
+
+async def test_spec_15_a_rerun_that_the_tool_does_not_take_any_more_is_an_interruption(opened: Open) -> None:
+    began = asyncio.Event()
+
+    @tool(replay="safe")
+    async def stare(args: Text, call: ToolCall) -> str:
+        """Look at something for a long time."""
+        began.set()
+        await asyncio.Event().wait()
+        return "seen"
+
+    rig = await opened([call(("stare", {"text": "g"})), say("done")], extensions=[Extension("eyes", tools=[stare])])
+    submission = await rig.root.submit("go", request_id="r")
+    await asyncio.wait_for(began.wait(), 10)
+    await rig.crash()
+
+    def picky(arguments: Any) -> Any:
+        raise ValueError("text is now called words")
+
+    rig.harness._agent.toolbox.registry.install(Extension("eyes", tools=[dataclasses.replace(stare, validate=picky)]))
+    await asyncio.wait_for((await rig.harness.submission(submission.id)).wait(), 10)
+    row = next(row for row in await _rows(rig) if row["kind"] == "pi.tool")
+    assert row["verdict"] == "interrupted" and row["entry"]
+    assert "text is now called words" in (await rig.transcript())[2]
+
+
+async def test_spec_6_12_a_gated_task_whose_code_is_gone_is_told_as_blocked_and_wakes_nobody(opened: Open) -> None:
+    rig = await opened([say("x")])
+
+    async def one(task: TaskHandle) -> None:
+        now = task.session.now()
+        async with task.commit() as tx:
+            task.advance(tx, {"phase": "two"}, gate=time_gate("tea", now + 3_600_000, now))
+
+    kind = TaskDefinition("t.tea", {"one": one, "two": _no}, lambda _: {"phase": "one"})
+    rig.install(kind)
+    async with rig.harness.commit() as tx:
+        new_task(tx, conversation_id=1, definition=kind, input={}, running=False)
+    await rig.harness.resume()
+    await until(lambda: "gate" in next(iter(rig.harness._session.tasks.values()))["state"])
+    await rig.crash()
+    later = rig.harness._session.now() + 7_200_000
+    rig.harness._session.now = lambda: later
+    passes = 0
+    scheduler = rig.harness._engine._scheduler
+    inner = scheduler._pass
+
+    async def counted() -> None:
+        nonlocal passes
+        passes += 1
+        await inner()
+
+    scheduler._pass = counted
+    await rig.harness.resume()
+
+    async def told() -> bool:
+        return "verdict" in (await _rows(rig))[0]
+
+    await until(told)
+    assert (await _rows(rig))[0]["verdict"] == "blocked"
+    await a_while()
+    assert passes < 10, "an open gate is no reason to look again and again"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
 from durable_tui import ConversationBusy
+from durable_tui.agent.inbox import admit_input
 from durable_tui.agent.settings import Settings
+from durable_tui.engine.task_record import mark_for_abort
 from durable_tui.models.provider import ModelError
 from tests.scenarios.conftest import Open
 from tests.tools.scenario import Rig, describe
@@ -492,3 +495,33 @@ async def test_spec_16_the_draft_is_cleared_in_the_commit_that_admits(opened: Op
 
 async def _draft(rig: Rig) -> str:
     return str(((await rig.document("dt.draft")) or {"text": ""})["text"])
+
+
+async def test_spec_8_5_what_came_during_a_stop_starts_with_its_end_and_is_then_a_queue_like_any(opened: Open) -> None:
+    """One run at a time: the second and third input wait for the answer of the first, and a reset starts them once."""
+
+    def script(request: Any, index: int) -> Any:
+        last = request.messages[-1]
+        if last["role"] != "user":
+            return say("after the gate")
+        return {"go": say("slow", delay=3600), "A": call(("gate", {"text": "g"}))}.get(last["content"], say("heard"))
+
+    rig = await opened(script)
+    await rig.root.submit("go")
+    await rig.provider.wait_requests(1)
+    [row] = rig.harness.inspect()
+    async with rig.harness.commit() as tx:  # as by a stop and what is said before it has ended
+        draft = await rig.harness._agent.conversations.load(tx, rig.root.id)
+        mark_for_abort(tx, [row["id"]])
+        records = [admit_input(draft, text, when_busy="follow_up", request_id=text) for text in ("A", "B", "C")]
+    assert [item.get("afterStop") for item in await rig.inbox()] == [True, True, True]
+    rig.harness._engine.signal_abort([row["id"]])
+    queued = [await rig.harness.submission(record["id"]) for record in records]
+    await rig.effects.wait_started("gate")
+    assert [item.get("afterStop") for item in await rig.inbox()] == [None, None]
+    await rig.root.write("pi.reset", head="self")
+    rig.effects.gate("g").set()
+    for submission in queued[1:]:
+        assert (await asyncio.wait_for(submission.wait(), 10)).status == "done"
+    await rig.idle()
+    await rig.check(idle=True)

@@ -50,6 +50,9 @@ async def poll(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> None:
     gate = again(POLL_GATE, checkpoint["pollAt"], checkpoint.get("since", now), now)
     if gate is not None:
         async with task.commit() as tx:
+            live = await tx.document(LIVE, task.conversation_id)
+            if "deferred" in live.value.get("generation", {}):
+                live.value["generation"]["deferred"] = {"pollAt": gate["time"]}
             task.advance(tx, cast(JsonObject, {**checkpoint, "pollAt": gate["time"], "since": now}), gate=gate)
         return
     try:

@@ -164,11 +164,13 @@ async def retry(agent: Agent, task: TaskHandle) -> None:
     now = agent.session.now()
     gate = again(RETRY_GATE, checkpoint["until"], checkpoint.get("since", now), now)
     async with task.commit() as tx:
+        live = await tx.document(LIVE, task.conversation_id)
         if gate is not None:  # the clock went back
             waiting: Retry = {**checkpoint, "until": gate["time"], "since": now}
+            if "retry" in live.value.get("generation", {}):
+                live.value["generation"]["retry"]["at"] = gate["time"]
             task.advance(tx, cast(JsonObject, waiting), gate=gate)
             return
-        live = await tx.document(LIVE, task.conversation_id)
         attempt = checkpoint["attempt"] + 1
         live.value["generation"] = {"attempt": attempt}
         following: Prepare = {**kept(checkpoint), "phase": "prepare", "attempt": attempt}
