@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from durable_tui.storage import SqliteStorage
-from tests.tools.headless import Home, in_phase, lines
+from tests.tools.headless import Home, in_phase, lines, openings
 from tests.tools.invariants import check_idle
 from tests.tools.model_process import model_process
 
@@ -94,9 +94,9 @@ def background(tmp_path: Path) -> Iterator[Background]:
 async def test_spec_9_three_deaths_while_an_answer_is_made_and_one_request_in_all(background: Background) -> None:
     home = background
     words = home.in_session("--request-id", "job")
-    for looks in (0, 1, 1):
+    for number, looks in enumerate((0, 1, 1), 1):
         process = home.start(home.command(*words))
-        home.wait_until(lambda reader: in_phase(reader, "poll"))
+        home.wait_until(lambda reader, number=number: openings(reader) == number and in_phase(reader, "poll"))
         home.wait_asked("GET", looks)
         home.kill(process)
         assert len(home.asked("POST")) == 1

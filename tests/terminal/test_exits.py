@@ -144,7 +144,7 @@ def test_exit_4_newer_names_both_versions_and_changes_nothing(home: Home) -> Non
     raw.close()
     before = home.session.read_bytes()
     ended = home.run(*home.in_session())
-    assert ended.status == 4 and "version 77" in ended.stderr and "version 1" in ended.stderr
+    assert ended.status == 4 and "version 77" in ended.stderr and "version 2" in ended.stderr
     last = lines(home.run(*home.in_session("--json")).stdout)[-1]
     assert (last["type"], last["status"], last["reason"]) == ("exit", 4, "newer")
     assert home.run("resume", str(home.session)).status == 4

@@ -93,8 +93,18 @@ class Home(Processes):
 
 
 def in_phase(reader: sqlite3.Connection, phase: str) -> bool:
-    rows = reader.execute("SELECT record FROM tasks WHERE status = 'running'").fetchall()
-    return any(json.loads(row[0])["state"]["checkpoint"].get("phase") == phase for row in rows)
+    """Whether a task works in the phase, or waits for it at a gate."""
+    rows = reader.execute("SELECT record FROM tasks WHERE status IN ('running', 'pending')").fetchall()
+    states = [json.loads(row[0])["state"] for row in rows]
+    return any(
+        state["checkpoint"].get("phase") == phase and (state["status"] == "running" or "gate" in state)
+        for state in states
+    )
+
+
+def openings(reader: sqlite3.Connection) -> int:
+    """How often the session was opened to be written."""
+    return int(reader.execute("SELECT count(*) FROM owners").fetchone()[0])
 
 
 def lines(text: str) -> list[dict[str, Any]]:
