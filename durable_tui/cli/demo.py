@@ -21,6 +21,7 @@ from durable_tui.engine.task_record import checkpoint_of
 from durable_tui.host.reading import reading
 from durable_tui.models.messages import message_text
 from durable_tui.models.tour import DEMO_FILE, DEMO_PROMPT
+from durable_tui.storage.records import ROOT
 
 MODEL = "scripted/tour"
 WAIT = 30.0  # seconds for one step of the tour on a slow machine; it usually takes one or two
@@ -150,7 +151,7 @@ class Tour:
     async def answer(self) -> str:
         """The last thing the model said."""
         async with reading(self.session) as storage:
-            for entry in await storage.entries(1, limit=20, reverse=True):
+            for entry in await storage.entries(ROOT, limit=20, reverse=True):
                 if entry.record["kind"] == "pi.assistant":
                     return message_text((entry.record.get("model") or [{}])[0])
         return ""

@@ -28,12 +28,10 @@ from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
 from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Owner
-from durable_tui.storage.records import OwnerRef, TaskRecord
+from durable_tui.storage.records import ROOT, OwnerRef, TaskRecord
 from durable_tui.views.build import task_row
 from durable_tui.views.shapes import TaskRow, TasksView
 from durable_tui.views.watch_sources import OwnerWords, Watches
-
-ROOT = 1  # the id of every session's first conversation (spec 2)
 
 
 class Harness:

@@ -19,6 +19,7 @@ from durable_tui.engine.task_record import gate_of
 from durable_tui.host.reading import document_value
 from durable_tui.models.provider import ModelError
 from durable_tui.session.watch import Frame
+from durable_tui.storage.records import ROOT
 from durable_tui.views.build import PLACES, context_size, conversation_view, initial, live_part, shown_entry, task_row
 from durable_tui.views.watch_sources import ENDED_SHOWN
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from durable_tui.views.shapes import ConversationView, ShownEntry, TasksView
 
 INTERVAL = 0.3  # seconds between two looks
-ROOT = 1
 EVERYTHING = 1_000_000  # entries
 V = TypeVar("V")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageForeign, StorageNewer
 from durable_tui.storage.protocol import Reader
-from durable_tui.storage.records import Scope, StoredEntry
+from durable_tui.storage.records import ROOT, Scope, StoredEntry
 
 SESSION_SCOPE: Scope = {"kind": "session"}
 PAGE = 500
@@ -87,7 +87,7 @@ async def _facts(storage: Reader) -> dict[str, Any]:
     title = session.get("title") or await _first_words(storage)
     if title:
         found["title"] = title
-    agent = await document_value(storage, "pi.agent", conversation_scope(1)) or {}
+    agent = await document_value(storage, "pi.agent", conversation_scope(ROOT)) or {}
     if agent.get("model"):
         found["model"] = f"{agent['model']['provider']}/{agent['model']['modelId']}"
     documents = []
@@ -112,7 +112,7 @@ async def _first_words(storage: Reader) -> str | None:
     """The beginning of the first input: what an untitled session is called."""
     from durable_tui.models.messages import message_text
 
-    for entry in await storage.entries(1, limit=20):
+    for entry in await storage.entries(ROOT, limit=20):
         if entry.record["kind"] == "pi.user":
             for message in entry.record.get("model") or ():
                 return short_title(message_text(message)) or None

@@ -16,6 +16,10 @@ RevisionKind: TypeAlias = Literal["base", "delta"]
 SubmissionStatus = Literal["queued", "placed", "done", "unanswered"]
 
 
+ROOT = 1
+"""The id of every session's first conversation (spec 2)."""
+
+
 class ParentRef(TypedDict):
     conversationId: int
     at: int
