@@ -7,9 +7,10 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from durable_tui.agent.extension import Extension, ToolCall, tool
+from durable_tui.agent.extension import Extension, Tool, ToolCall, tool
 from durable_tui.engine import Abandonment, Decision, TaskDefinition, TaskHandle, new_task
 from durable_tui.engine.gates import time_gate
+from durable_tui.harness.submission import Submission
 from durable_tui.session import DocumentDefinition, Transaction
 from durable_tui.session.documents import empty_object
 from durable_tui.storage.records import TaskRecord
@@ -26,8 +27,8 @@ async def _rows(rig: Rig) -> list[Any]:
     return list((await rig.harness.recovery())["deaths"][-1]["tasks"])
 
 
-async def test_spec_15_a_tool_that_goes_away_after_the_decision_is_told_as_the_transcript_has_it(opened: Open) -> None:
-    """Decided `rerun`, then its tool is uninstalled: the stricter holds, and the report is put right with the result."""
+async def _crashed_while_staring(opened: Open) -> tuple[Rig, Tool, Submission]:
+    """A session that died while a safe tool of the extension `eyes` ran, opened again; nothing is scheduled yet."""
     began = asyncio.Event()
 
     @tool(replay="safe")
@@ -40,7 +41,12 @@ async def test_spec_15_a_tool_that_goes_away_after_the_decision_is_told_as_the_t
     rig = await opened([call(("stare", {"text": "g"})), say("done")], extensions=[Extension("eyes", tools=[stare])])
     submission = await rig.root.submit("go", request_id="r")
     await asyncio.wait_for(began.wait(), 10)
-    await rig.crash()
+    return await rig.crash(), stare, submission
+
+
+async def test_spec_15_a_tool_that_goes_away_after_the_decision_is_told_as_the_transcript_has_it(opened: Open) -> None:
+    """Decided `rerun`, then its tool is uninstalled: the stricter holds, and the report is put right with the result."""
+    rig, _, submission = await _crashed_while_staring(opened)
     registry = rig.harness._agent.toolbox.registry
     scheduler = rig.harness._engine._scheduler
     start = scheduler._invocations.start
@@ -280,19 +286,7 @@ async def test_spec_15_a_kind_that_cannot_say_what_became_of_its_task_is_entered
 
 
 async def test_spec_15_a_rerun_that_the_tool_does_not_take_any_more_is_an_interruption(opened: Open) -> None:
-    began = asyncio.Event()
-
-    @tool(replay="safe")
-    async def stare(args: Text, call: ToolCall) -> str:
-        """Look at something for a long time."""
-        began.set()
-        await asyncio.Event().wait()
-        return "seen"
-
-    rig = await opened([call(("stare", {"text": "g"})), say("done")], extensions=[Extension("eyes", tools=[stare])])
-    submission = await rig.root.submit("go", request_id="r")
-    await asyncio.wait_for(began.wait(), 10)
-    await rig.crash()
+    rig, stare, submission = await _crashed_while_staring(opened)
 
     def picky(arguments: Any) -> Any:
         raise ValueError("text is now called words")
