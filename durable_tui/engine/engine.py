@@ -19,9 +19,12 @@ from durable_tui.engine.task import TaskDefinition, new_task
 from durable_tui.engine.task_record import changed, is_decided, mark_for_abort
 from durable_tui.engine.task_rules import TaskRules
 from durable_tui.engine.tidying import Tidying
+from durable_tui.engine.waiters import Waiters
 from durable_tui.session import DocumentDefinition, Session, Transaction
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import TaskRecord
+
+ANY_TASK = 0  # no task has this id: a change of whichever task is waited for
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,8 +59,8 @@ class Engine:
         self._settings = settings
         self._queue = queue
         self._recorded = recorded
-        self._idle_waiters: list[asyncio.Future[None]] = []
-        session.observe(lambda commit: self._wake_idle() if commit.tasks else None)
+        self._task_changes: Waiters[None] = Waiters()
+        session.observe(lambda commit: self._task_changes.resolve(ANY_TASK, None) if commit.tasks else None)
         self._space = Space(session, self.reports, settings.space_interval, wakeup.set)
         self._invocations = Invocations(
             session, self.definitions, self.ended_tasks, self._space, self.reports, wakeup.set
@@ -75,14 +78,13 @@ class Engine:
         found = [
             task_id for task_id, task in self.session.tasks.items() if task["state"]["status"] in ("running", "pending")
         ]
-        busy = sorted({task["conversationId"] for task in self.session.tasks.values()})
         deaths = await recover(
             self.session,
             self.recovery,
             self.definitions,
             restart_limit=self._settings.restart_limit,
             recorded=self._recorded,
-            queue=await self._queue.describe(busy),
+            describe_queue=self._queue.describe,
         )
         self._scheduler.adopt_recovered(found, serial=deaths >= 2)
         if await opens_keep_dying(self.session.storage):
@@ -177,15 +179,8 @@ class Engine:
         self.start()
         while not is_idle():
             self.session.check_open()
-            changed_tasks: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle_waiters.append(changed_tasks)
-            await changed_tasks
-
-    def _wake_idle(self) -> None:
-        waiting, self._idle_waiters = self._idle_waiters, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
+            with self._task_changes.waiting_for(ANY_TASK) as change:
+                await change
 
     def signal_abort(self, task_ids: Iterable[int]) -> None:
         """End the run invocations of tasks that were marked for abort in a commit."""
@@ -221,10 +216,7 @@ class Engine:
     def reject_waits(self, error: Exception) -> None:
         """Nothing will settle any more: every wait ends with the error (spec 13)."""
         self.ended_tasks.waiters.reject(error)
-        waiting, self._idle_waiters = self._idle_waiters, []
-        for future in waiting:
-            if not future.done():
-                future.set_exception(error)
+        self._task_changes.reject(error)
 
     async def close(self) -> None:
         """Start nothing more; end and join every invocation (spec 13)."""

@@ -15,13 +15,16 @@ BASES = 2  # a document's newest base may be a moment old: the one before it is 
 
 
 async def record_flight(
-    session: Session, definitions: Sequence[DocumentDefinition[Any]], epoch: int, limit: int = LIMIT
+    session: Session,
+    definitions: Sequence[DocumentDefinition[Any]],
+    conversations: Sequence[int],
+    epoch: int,
+    limit: int = LIMIT,
 ) -> list[FlightRow]:
-    """The newest revisions of some documents of every conversation with live work, as rows of the death of `epoch`.
+    """The newest revisions of some documents of these conversations, as rows of the death of `epoch`.
 
     Of a document that takes more than its share of `limit` bytes the oldest deltas are folded into the base.
     """
-    conversations = sorted({task["conversationId"] for task in session.tasks.values()})
     histories: dict[int, list[StoredRevision]] = {}
     for conversation_id in conversations:
         for definition in definitions:

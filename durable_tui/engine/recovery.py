@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -140,50 +140,38 @@ async def recover(
     *,
     restart_limit: int,
     recorded: Sequence[DocumentDefinition[Any]],
-    queue: Sequence[QueuedAtDeath],
+    describe_queue: Callable[[list[int]], Awaitable[list[QueuedAtDeath]]],
 ) -> int:
     """Make the commit of opening: running tasks become pending, restarts are counted, the report is written.
 
     What was last stored of the `recorded` documents goes to the flight recorder in the same commit, so that a death's
-    rows and its recording are both there or neither (spec 5.7). `queue` is what waited in conversations with live work.
+    rows and its recording are both there or neither (spec 5.7). `describe_queue` tells what waits in conversations.
     Returns how many deaths in a row were found, this one included. Dispatches nothing.
     """
-    storage = session.storage
-    owners = await storage.owners()
+    owners = await session.storage.owners()
     dead = death_before(owners) if session.conversations else None  # else nothing was begun yet
     found = list(session.tasks.values())
-    rows = [await _found_row(definitions, record) for record in found] if dead is not None else []
-    last = await _last_commit(storage, dead) if dead is not None else (0, 0)
-    flight = await record_flight(session, recorded, dead.epoch) if dead is not None else []
     guiltless = set(children_of(session.tasks, session.conversations))
+    death, flight = None, []
+    if dead is not None:
+        busy = sorted({record["conversationId"] for record in found})
+        flight = await record_flight(session, recorded, busy, dead.epoch)
+        death = await _look_back(session, definitions, dead, owners[-1], await describe_queue(busy))
     async with session.commit() as tx:
-        if dead is not None:
-            for row in rows:
-                report.found(row["taskId"], status_of(session.tasks[row["taskId"]]))
-            draft = await tx.document(RECOVERY)
-            deaths = draft.value["deaths"]
-            death = _death(dead, last, storage.epoch, session.now(), rows)
-            death["intents"] = [record["id"] for record in found if definitions.has_intent(record)]
-            death["queue"] = list(queue[:KEPT_QUEUE])
-            if len(queue) > KEPT_QUEUE:
-                death["moreQueued"] = len(queue) - KEPT_QUEUE
-            if (
-                dead.boot_id
-                and owners[-1].boot_id
-                and dead.host == owners[-1].host
-                and dead.boot_id != owners[-1].boot_id
-            ):
-                death["end"] = {"by": "boot"}
+        if death is not None:
+            for record in found:
+                report.found(record["id"], status_of(record))
+            deaths = (await tx.document(RECOVERY)).value["deaths"]
             deaths.append(death)
-            if flight:
-                tx.record_flight(flight, keep=KEPT_FLIGHTS)
             if len(deaths) > KEPT_DEATHS:
                 del deaths[: len(deaths) - KEPT_DEATHS]
+            if flight:
+                tx.record_flight(flight, keep=KEPT_FLIGHTS)
         else:
             await _find_undecided(session, report)
         for record in found:
-            at_fault = dead is not None and record["id"] not in guiltless
-            await _requeue(report, tx, record, died=dead is not None, at_fault=at_fault, limit=restart_limit)
+            at_fault = record["id"] not in guiltless
+            await _requeue(report, tx, record, died=death is not None, at_fault=at_fault, limit=restart_limit)
     return _deaths_in_a_row(owners)
 
 
@@ -219,18 +207,31 @@ async def _found_row(definitions: Definitions, record: TaskRecord) -> FoundTask:
     }
 
 
-def _death(dead: OwnerRow, last: tuple[int, int], found_by: int, now: int, rows: list[FoundTask]) -> Death:
-    return {
+async def _look_back(
+    session: Session, definitions: Definitions, dead: OwnerRow, finder: OwnerRow, queue: list[QueuedAtDeath]
+) -> Death:
+    """What the opening `finder` writes down about the one that died."""
+    found = session.tasks.values()
+    last_seq, last_at = await _last_commit(session.storage, dead)
+    death: Death = {
         "epoch": dead.epoch,
         "pid": dead.pid,
         "host": dead.host,
         "openedAt": dead.opened_at,
-        "lastSeq": last[0],
-        "lastAt": last[1],
-        "foundBy": found_by,
-        "foundAt": now,
-        "tasks": rows,
+        "lastSeq": last_seq,
+        "lastAt": last_at,
+        "foundBy": finder.epoch,
+        "foundAt": session.now(),
+        "tasks": [await _found_row(definitions, record) for record in found],
+        "intents": [record["id"] for record in found if definitions.has_intent(record)],
+        "queue": queue[:KEPT_QUEUE],
     }
+    if len(queue) > KEPT_QUEUE:
+        death["moreQueued"] = len(queue) - KEPT_QUEUE
+    boots_are_known = bool(dead.boot_id and finder.boot_id)
+    if boots_are_known and dead.host == finder.host and dead.boot_id != finder.boot_id:
+        death["end"] = {"by": "boot"}
+    return death
 
 
 async def _last_commit(storage: Reader, dead: OwnerRow) -> tuple[int, int]:
