@@ -3,6 +3,7 @@
 - `ESC CR`, what terminals without the kitty protocol send for Alt+Enter, arrives as plain Enter.
 - A mouse report whose coordinates are no numbers is typed into the focused widget.
 - A paste that holds the mark of its own end becomes keys from there on, and nothing tells its real end.
+- A control sequence inside a marked paste takes what follows it out of the paste and types it.
 - Pasted text without paste marks arrives as thousands of key presses, every line break of it an Enter.
 - A process continued after a stop it did not choose enters its modes a second time: two readers share the keys.
 - After a paint the next one waits for a tick of 1/60 s: typing beside a streaming answer feels it.
@@ -21,6 +22,8 @@ from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+from durable_tui.ground.text import SEQUENCE
+
 _NUMBER = r"(?:[-+]?(?:nan|inf)|[-+.\d]*)"
 _BROKEN_MOUSE = re.compile(rf"\x1b\[<(?=[^Mm\x1b]*(?i:nan|inf))(?i:{_NUMBER};{_NUMBER};{_NUMBER})[Mm]")
 BURST = 48  # characters in one read that no hand can type
@@ -33,6 +36,56 @@ _applied = False
 def is_burst(data: str) -> bool:
     """Whether what one read brought is a paste without marks: many characters, none of them a control sequence."""
     return len(data) >= BURST and _PLAIN.fullmatch(data) is not None
+
+
+class Pastes:
+    """What a terminal sends, rewritten so that nothing inside a marked paste ends it or is taken for keys (case UI-L08)."""
+
+    def __init__(self) -> None:
+        self.inside = False
+        self._held = ""  # the beginning of what may be the mark of an end
+        self._former = ""  # the end of what was passed on: a mark may be parted between two reads
+
+    def take(self, data: str) -> tuple[str, bool]:
+        """Return what to parse instead of this read, and whether it holds an end that no paste began.
+
+        Such an end means that an earlier read held another one inside the paste: what came between was taken for keys.
+        """
+        data, self._held = self._held + data, ""
+        parts: list[str] = []
+        stray = False
+        while data:
+            if self.inside:
+                data = self._pasted(data, parts)
+                continue
+            seen = self._former + data
+            start = seen.find(_PASTE_START)
+            self.inside = start >= 0
+            cut = start + len(_PASTE_START) - len(self._former) if self.inside else len(data)
+            stray = stray or _PASTE_END in (seen[: len(self._former) + cut])
+            parts.append(data[:cut])
+            self._former = "" if self.inside else seen[-(len(_PASTE_START) - 1) :]
+            data = data[cut:]
+        return "".join(parts), stray
+
+    def _pasted(self, data: str, parts: list[str]) -> str:
+        """Take what belongs to the paste, to the last end before another beginning; return the rest."""
+        end = data.find(_PASTE_END)
+        if end < 0:
+            kept = next((size for size in range(len(_PASTE_END) - 1, 0, -1) if data.endswith(_PASTE_END[:size])), 0)
+            cut = len(data) - kept
+            self._held = data[cut:]
+            parts.append(_without_sequences(data[:cut]))
+            return ""
+        following = data.find(_PASTE_START, end)
+        end = data.rfind(_PASTE_END, end, following if following >= 0 else len(data))
+        parts.append(_without_sequences(data[:end]) + _PASTE_END)
+        self.inside = False
+        return data[end + len(_PASTE_END) :]
+
+
+def _without_sequences(text: str) -> str:
+    return SEQUENCE.sub("", text).replace("\x1b", "")
 
 
 def apply() -> None:
@@ -52,17 +105,13 @@ def apply() -> None:
     def corrected(self: XTermParser, data: str) -> Iterable[Message]:
         if "\x1b[<" in data:
             data = _BROKEN_MOUSE.sub("", data)
-        marked = getattr(self, "_dtui_marked_paste", False)
-        if not marked and is_burst(data):
+        pastes: Pastes = self.__dict__.setdefault("_dtui_pastes", Pastes())
+        if not pastes.inside and is_burst(data):
             return [events.Paste(data)]
-        stray = data.count(_PASTE_END) > data.count(_PASTE_START) + marked
-        seen = getattr(self, "_dtui_seen", "") + data
-        start, end = seen.rfind(_PASTE_START), seen.rfind(_PASTE_END)
-        if start >= 0 or end >= 0:
-            self._dtui_marked_paste = start > end  # type: ignore[attr-defined]
-        self._dtui_seen = data[-(len(_PASTE_START) - 1) :]  # type: ignore[attr-defined]
-        # An end without a beginning: the paste held one itself, and what followed that was taken for keys.
-        return [*feed(self, data), events.Paste("")] if stray else feed(self, data)
+        taken, stray = pastes.take(data)
+        if data and not taken:
+            return []  # the parser takes an empty text for the end of all input
+        return [*feed(self, taken), events.Paste("")] if stray else feed(self, taken)
 
     XTermParser._sequence_to_key_events = with_alt_enter  # type: ignore[method-assign]
     XTermParser.feed = corrected  # type: ignore[method-assign]

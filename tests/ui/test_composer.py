@@ -116,6 +116,17 @@ async def test_ui_l07_an_enter_inside_a_burst_of_keys_is_a_line_break() -> None:
         assert submits(opened) == []
 
 
+async def test_ui_l07_an_enter_inside_a_burst_is_a_line_break_however_late_it_is_handled() -> None:
+    async with running() as (app, pilot, opened):
+        keys = [events.Key("enter" if letter == "\r" else letter, letter) for letter in "first line\rsecond"]
+        typed = keys[0].time - 60
+        for key in keys:
+            key.time = typed  # a busy machine takes them up a minute later
+            app.post_message(key)
+        await until(pilot, lambda: app.main.composer.text == "first line\nsecond")
+        assert submits(opened) == []
+
+
 async def test_an_enter_right_after_fast_typing_sends_all_of_it() -> None:
     async with running() as (app, pilot, opened):
         for character in "typed quickly\r":

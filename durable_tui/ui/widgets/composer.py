@@ -232,8 +232,8 @@ class Composer(TextArea):
 
     def submit(self, mode: Mode) -> None:
         """Enter or its like: a line break, a suggestion taken, or off it goes."""
-        now = time.monotonic()
-        if self._held is None and self._burst >= BURST_KEYS and now - self._last_key < BURST_HOLD:
+        # By when the keys came, never by when they are handled: a busy machine handles a burst late.
+        if self._held is None and self._burst >= BURST_KEYS:
             self._held = (self.set_timer(BURST_HOLD, lambda: self._send_held(mode)), mode)
             return
         if self._held is not None:

@@ -241,7 +241,32 @@ def test_ui_l07_a_paste_without_marks_is_one_event() -> None:
 def test_ui_l08_the_end_of_a_paste_that_ended_itself_is_told() -> None:
     patches.apply()
     parser = XTermParser()
-    found = list(parser.feed("\x1b[200~a\x1b[201~b\r\x1b[201~"))
+    found = list(parser.feed("\x1b[200~a\x1b[201~"))
+    found += list(parser.feed("b\r\x1b[201~"))
     assert [event.text for event in found if isinstance(event, events.Paste)] == ["a", ""]
     again = list(parser.feed("\x1b[200~whole\x1b[201~"))
     assert [event.text for event in again if isinstance(event, events.Paste)] == ["whole"]
+
+
+@pytest.mark.parametrize(
+    ("reads", "pastes"),
+    [
+        (["\x1b[200~a\x1b[201~b\r\x1b[201~"], ["ab\r"]),
+        (["\x1b[200~a", "\x1b[201~b\r\x1b[201~"], ["ab\r"]),
+        (["\x1b[200~a\x1b[201~b\r\x1b[201~c\r\x1b[201~"], ["ab\rc\r"]),
+        (["\x1b[200~a\x1b[201~\x1b[200~b\x1b[201~"], ["a", "b"]),
+        (["\x1b[200~a\x1b[31m\rmore\x1b[201~"], ["a\rmore"]),
+        (["\x1b[200~a\x1b[200~b\x1bc\x1b[201~"], ["ab"]),
+        (["\x1b[2", "00~a\x1b[20", "1~"], ["a"]),
+        (["\x1b", "[200~a\x1b", "[201", "~"], ["a"]),
+        (["\x1b[200~a\x1b[20", "0~\rb\x1b[201~"], ["a\rb"]),
+    ],
+)
+def test_ui_l08_an_end_inside_a_paste_that_one_read_brings_whole_ends_nothing(
+    reads: list[str], pastes: list[str]
+) -> None:
+    patches.apply()
+    parser = XTermParser()
+    found = [event for read in reads for event in parser.feed(read)]
+    assert [event.text for event in found if isinstance(event, events.Paste)] == pastes
+    assert not [event for event in found if isinstance(event, events.Key)]
