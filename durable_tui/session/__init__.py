@@ -1,6 +1,6 @@
 """The commit line, transactions, documents and watches (spec 3, 5, 13)."""
 
-from durable_tui.session.documents import DocumentDefinition, DocumentDraft, DocumentState
+from durable_tui.session.documents import DocumentDefinition, DocumentDraft, DocumentState, stored_value
 from durable_tui.session.session import Commit, Session
 from durable_tui.session.session_errors import (
     DocumentRefused,
@@ -30,4 +30,5 @@ __all__ = [
     "Transaction",
     "TransactionClosed",
     "Watch",
+    "stored_value",
 ]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from durable_tui.delta import apply_ops
 from durable_tui.ground.clock import now_ms
-from durable_tui.session.documents import Address, DocumentDefinition, DocumentState
+from durable_tui.session.documents import Address, DocumentDefinition, DocumentState, folded
 from durable_tui.session.session_errors import DocumentRefused
 from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import ConversationRecord, Scope, SubmissionRecord, TaskRecord
@@ -70,10 +69,7 @@ class CommittedState:
             if seq == self.seq:
                 self._absent.add(address)
             return None
-        value = stored.base
-        for ops in stored.deltas:
-            value = apply_ops(value, ops)
-        state = DocumentState(stored.record, stored.version, value, len(stored.deltas))
+        state = DocumentState(stored.record, stored.version, folded(stored), len(stored.deltas))
         if seq == self.seq:
             self._documents[address] = state
         return state

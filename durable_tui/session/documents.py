@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from durable_tui.delta import DraftRoot, FrozenDict
+from durable_tui.delta import DraftRoot, FrozenDict, apply_ops
 from durable_tui.session.session_errors import TransactionClosed
-from durable_tui.storage.records import DocumentRecord, Scope
+from durable_tui.storage.protocol import Reader
+from durable_tui.storage.records import DocumentRecord, Scope, StoredDocument
 
 ScopeKind = Literal["session", "conversation", "task"]
 Address = tuple[str, str, int, str | None]
@@ -128,3 +129,17 @@ class DocumentDraft(Generic[T]):
 def empty_object() -> Any:
     """The usual initial value."""
     return FrozenDict()
+
+
+def folded(stored: StoredDocument) -> Any:
+    """The value of a document as it is stored: its newest base with the deltas after it."""
+    value = stored.base
+    for ops in stored.deltas:
+        value = apply_ops(value, ops)
+    return value
+
+
+async def stored_value(storage: Reader, definition: DocumentDefinition[T], owner_id: int = 0) -> T | None:
+    """The value of a live document for who only reads the store, as it was stored; None when there is none."""
+    stored = await storage.document(definition.kind, definition.scope_of(owner_id))
+    return cast(T, folded(stored)) if stored is not None else None

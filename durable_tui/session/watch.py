@@ -11,25 +11,26 @@ from typing import Any, Generic, Protocol, TypeVar
 BEHIND = 100  # frames a consumer may lag before it gets one whole view instead
 
 V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 
 
 @dataclass(slots=True, frozen=True)
-class Frame(Generic[V]):
-    """A committed view of shape `V`. `ops` take the frame before to this one; a whole view is a single `["r", value]`.
+class Frame(Generic[V_co]):
+    """A committed view of shape `V_co`. `ops` take the frame before to this one; a whole view is a single `["r", value]`.
 
     `seq` is the commit (0 before the first), `at` its time in milliseconds.
     """
 
-    value: V
+    value: V_co
     ops: list[Any]
     seq: int
     at: int
 
 
-class Source(Protocol[V]):
+class Source(Protocol[V_co]):
     """What feeds a watch: the current whole view, and how to stop feeding."""
 
-    def whole(self) -> Frame[V]: ...
+    def whole(self) -> Frame[V_co]: ...
 
     def detach(self) -> None: ...
 
