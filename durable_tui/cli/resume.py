@@ -13,11 +13,11 @@ from durable_tui.cli.status import MEANING, Exit, Status, UsageError, exit_for
 from durable_tui.cli.waiting import wait_for
 from durable_tui.forensics.report import death_line, verdict_line
 from durable_tui.host.paths import short_path
-from durable_tui.host.reading import conversation_scope, document_value
-from durable_tui.views.events import Event, deaths_of
+from durable_tui.views.events import deaths_of
 
 if TYPE_CHECKING:
     from durable_tui.host.opening import Host, Opened
+    from durable_tui.views.event_shapes import Event
 
 
 async def run_command(options: Any, output: Output) -> Exit:
@@ -105,7 +105,7 @@ async def _finish(opened: Opened, options: Any, output: Output) -> Exit:
         text = f"paused: {harness.paused_reason}; `durable-tui resume --retry {opened.short_id}` starts it anyway"
         return Exit(Status.PARKED, "paused", text)
     undecided = open_rows(await harness.recovery())
-    before = await unsettled(opened)
+    before = await opened.root.open_inputs()
     if options.retry:
         for row in harness.inspect():
             if row.get("blocked") == "restart_limit":
@@ -140,21 +140,12 @@ def verdicts(recovery: Any, rows: set[tuple[int, int]]) -> Iterable[str]:
                 yield "  " + verdict_line(row)
 
 
-async def unsettled(opened: Opened) -> list[int]:
-    """The inputs of the root conversation that a run has taken or will take by itself."""
-    scope = conversation_scope(opened.root.id)
-    inbox = await document_value(opened.storage, "pi.inbox", scope) or {"items": []}
-    queued = [item["id"] for item in inbox["items"] if item["mode"] != "write" and not item.get("parked")]
-    placed = await opened.storage.submissions(opened.root.id, status="placed")
-    return [record["id"] for record in placed if record["type"] == "input"] + queued
-
-
 async def settlement(opened: Opened, submissions: list[int]) -> Exit:
     """Return the exit for the inputs that were open; the last unanswered one gives the reason."""
     ended = Exit(Status.ANSWERED, submission=submissions[-1] if submissions else None)
     for number in submissions:
-        record = await opened.storage.submission(number)
-        if record is not None and record["status"] == "unanswered":
+        record = (await opened.harness.submission(number)).record
+        if record["status"] == "unanswered":
             reason = record.get("reason", "unanswered")
             detail = f": {record['detail']}" if record.get("detail") else ""
             ended = Exit(Status.UNANSWERED, reason, f"unanswered, {reason}{detail}", number)

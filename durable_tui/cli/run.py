@@ -8,17 +8,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from durable_tui.agent.inbox import is_parked
 from durable_tui.cli.headless import HeadlessRun
 from durable_tui.cli.main import prompt_of
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status, UsageError
 from durable_tui.cli.waiting import Outcome, wait_for
 from durable_tui.host.attachments import content, load_images
-from durable_tui.host.reading import conversation_scope, document_value
 from durable_tui.models.images import ImageRefused
 from durable_tui.models.messages import message_text
 
 if TYPE_CHECKING:
+    from durable_tui.harness.submission import Submission
     from durable_tui.host.opening import Host, Opened
 
 
@@ -48,7 +49,7 @@ async def run_command(options: Any, output: Output) -> Exit:
     try:
         for warning in opened.warnings:
             note(f"durable-tui: {warning}")
-        if options.images and not images and not await _known(opened, options.request_id):
+        if options.images and not images and await opened.root.submission(options.request_id) is None:
             images = await load(options.images, directory)
         return await _work(opened, options, content(prompt, images) if prompt is not None else None, output)
     finally:
@@ -61,10 +62,6 @@ async def load(paths: list[str], directory: str) -> list[Any]:
         return await asyncio.to_thread(load_images, paths, directory)
     except ImageRefused as error:
         raise UsageError(f"--image {error}") from None
-
-
-async def _known(opened: Opened, request_id: str) -> bool:
-    return await opened.storage.submission_by_request(opened.root.id, request_id) is not None
 
 
 def read_prompt() -> str:
@@ -123,29 +120,23 @@ async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, ou
         return await _answer(opened, submission.id, outcome, output)
 
 
-async def existing(opened: Opened, request_id: str | None) -> Any:
+async def existing(opened: Opened, request_id: str | None) -> Submission:
     """The submission to wait for when no prompt was given: that of the request id, else the newest input."""
-    storage = opened.storage
     if request_id is not None:
-        record = await storage.submission_by_request(opened.root.id, request_id)
-        if record is None:
+        named = await opened.root.submission(request_id)
+        if named is None:
             raise UsageError(f"the session knows no request {request_id!r}; give its prompt to submit it")
-        return await opened.harness.submission(record["id"])
-    inbox = await document_value(storage, "pi.inbox", conversation_scope(opened.root.id)) or {"items": []}
-    parked = {item["id"] for item in inbox["items"] if item.get("parked")}
-    waiting = [item["id"] for item in inbox["items"] if item["mode"] != "write" and item["id"] not in parked]
-    placed = await storage.submissions(opened.root.id, status="placed")
-    candidates = waiting + [record["id"] for record in placed if record["type"] == "input"]
-    if not candidates:
-        after = 0
-        while page := await storage.submissions(opened.root.id, after=after):
-            candidates += [record["id"] for record in page if record["type"] == "input" and record["id"] not in parked]
-            after = page[-1]["id"]
+        return named
+    parked = sum(is_parked(item) for item in await opened.root.queue())
     if parked:
-        note(f"durable-tui: {len(parked)} parked input(s) stay in the queue; the screen can release them")
-    if not candidates:
+        note(f"durable-tui: {parked} parked input(s) stay in the queue; the screen can release them")
+    waiting = await opened.root.open_inputs()
+    if waiting:
+        return await opened.harness.submission(max(waiting))
+    newest = await opened.root.newest_input()
+    if newest is None:
         raise UsageError("the session has no input to wait for; give a prompt")
-    return await opened.harness.submission(max(candidates))
+    return newest
 
 
 async def _answer(opened: Opened, submission_id: int, outcome: Outcome, output: Output) -> Exit:
@@ -162,7 +153,7 @@ async def _answer(opened: Opened, submission_id: int, outcome: Outcome, output: 
 
 async def answer_text(opened: Opened, entry_id: int | None) -> str:
     """The text of an answer's entry."""
-    entry = await opened.storage.entry(entry_id) if entry_id is not None else None
+    entry = await opened.root.entry(entry_id) if entry_id is not None else None
     if entry is None:
         return ""
     return "\n".join(message_text(message) for message in entry.record.get("model") or ())

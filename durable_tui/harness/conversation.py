@@ -17,7 +17,7 @@ from durable_tui.harness.submission import Submission
 from durable_tui.models.provider import THINKING_LEVELS
 from durable_tui.session import Transaction, Watch
 from durable_tui.session.session import CommitScope
-from durable_tui.storage.records import StoredEntry
+from durable_tui.storage.records import StoredEntry, SubmissionRecord
 from durable_tui.views.facade import WhenBusy
 from durable_tui.views.shapes import ConversationView
 from durable_tui.views.watch_sources import Watches
@@ -140,6 +140,29 @@ class Conversation:
             raise ValueError(f"request {request_id!r} was a submission of type {record['type']}, not {kind}")
         return Submission(self._agent, record)
 
+    async def submission(self, request_id: str) -> Submission | None:
+        """What was handed in under a request id (spec 8.1); None when nothing was."""
+        record = await self._agent.session.storage.submission_by_request(self.id, request_id)
+        return Submission(self._agent, record) if record is not None else None
+
+    async def open_inputs(self) -> list[int]:
+        """The inputs that a run has taken, then those it will take by itself: queued and not parked. In order."""
+        placed = await self._agent.session.storage.submissions(self.id, status="placed")
+        queued = [item["id"] for item in await self.queue() if item["mode"] != "write" and not inbox.is_parked(item)]
+        return [record["id"] for record in placed if record["type"] == "input"] + queued
+
+    async def newest_input(self) -> Submission | None:
+        """The input handed in last, parked ones left out, settled or not; None when there is none."""
+        parked = {item["id"] for item in await self.queue() if inbox.is_parked(item)}
+        newest: SubmissionRecord | None = None
+        after = 0
+        while page := await self._agent.session.storage.submissions(self.id, after=after):
+            for record in page:
+                if record["type"] == "input" and record["id"] not in parked:
+                    newest = record
+            after = page[-1]["id"]
+        return Submission(self._agent, newest) if newest is not None else None
+
     # -- the queue -----------------------------------------------------------------------------------------------
 
     async def release(self, submission_id: int | None = None) -> int | None:
@@ -250,6 +273,15 @@ class Conversation:
         """
 
         return self._watches.conversation(self.id, tail)
+
+    async def queue(self) -> list[QueuedItem]:
+        """What waits for a boundary, in order (spec 8)."""
+        return list((await self._agent.session.value(INBOX, self.id))["items"])
+
+    async def entry(self, entry_id: int) -> StoredEntry | None:
+        """An entry of this conversation by its id, with the commit that wrote it."""
+        stored = await self._agent.session.storage.entry(entry_id)
+        return stored if stored is not None and stored.record["conversationId"] == self.id else None
 
     async def entries(self, before: int | None = None, limit: int = 200) -> list[StoredEntry]:
         """The newest entries before an id, in order."""
