@@ -30,7 +30,7 @@ from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import ROOT, OwnerRef, TaskRecord
 from durable_tui.views.build import task_row
-from durable_tui.views.shapes import TaskRow, TasksView
+from durable_tui.views.shapes import Position, SessionView, TaskRow, TasksView
 from durable_tui.views.watch_sources import OwnerWords, Watches
 
 
@@ -143,6 +143,17 @@ class Harness:
         words = OwnerWords(self._engine, fresh=True)
         return [task_row(record, words) for _, record in sorted(self._session.tasks.items())]
 
+    def watch(
+        self, conversation_id: int, *, tail: int | None = None, since: Position | None = None
+    ) -> Watch[SessionView]:
+        """Frames of all there is to see: one conversation, its queue and live parts, the report, the tasks (spec 13).
+
+        `tail` as for `Conversation.watch`. `since` is where a copy made of earlier frames stands, of this process or one
+        before it: then the first frame's ops take that copy on, unless its last commit is not in the store (any more).
+        Raises LookupError when there is no such conversation.
+        """
+        return self._watches.session(self.conversation(conversation_id).id, tail, since)
+
     def watch_tasks(self) -> Watch[TasksView]:
         """Frames of the live task graph and of what ended lately (spec 13)."""
         return self._watches.tasks()
@@ -180,6 +191,11 @@ class Harness:
     def state(self) -> SessionState:
         """open, poisoned, fenced or closed."""
         return self._session.state
+
+    @property
+    def epoch(self) -> int:
+        """The number of this opening (spec 4.2)."""
+        return self._session.storage.epoch
 
     @property
     def paused_reason(self) -> str | None:
