@@ -135,7 +135,10 @@ class ScreenModel:
         return recovery_cards.recovery(self.view["recovery"], epoch=None if every else self.epoch)
 
     def live(self, now: int) -> rows.Rows:
-        return rows.live_rows(self.view, self.tasks, now, self.glyphs, self.running_since, standing=self.paused)
+        return rows.live_rows(
+            self.view, self.tasks, now, self.glyphs, self.running_since,
+            conversation=self.conversation_id, standing=self.paused,
+        )  # fmt: skip
 
     def inbox(self) -> rows.Rows:
         return rows.inbox_rows(self.view, self.glyphs)
