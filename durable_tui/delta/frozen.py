@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, cast
+from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast, overload
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 JsonObject: TypeAlias = "Mapping[str, Json]"
+T = TypeVar("T")
+V = TypeVar("V")
 
 MAX_DEPTH: Final = 200
 """Containers that may be nested in a value; `[]` counts one."""
@@ -180,7 +182,11 @@ def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def freeze(value: Any) -> Any:
+@overload
+def freeze(value: dict[str, V]) -> Any: ...  # of the shape that the place it goes to asks for
+@overload
+def freeze(value: T) -> T: ...
+def freeze(value: object) -> object:
     """A strict JSON deep copy of `value` that can never change; an already frozen value is returned as it is.
 
     Accepted: None, bool, int, float, str, list, tuple, dict, drafts, and subclasses of these, which lose their class.
@@ -296,6 +302,10 @@ def clean_key(key: Any) -> str:
     return clean_text(key if type(key) is str else str.__str__(key))
 
 
+@overload
+def thaw(value: Mapping[str, V]) -> dict[str, V]: ...
+@overload
+def thaw(value: T) -> T: ...
 def thaw(value: Any) -> Any:
     """A deep copy made of plain dicts and lists, free to be changed; drafts are copied as they stand."""
     if isinstance(value, Pending):

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 from durable_tui.delta.frozen import (
     FrozenDict,
     FrozenList,
-    Json,
     JsonError,
     check_depth,
     clean_text,
@@ -30,8 +29,8 @@ from durable_tui.delta.frozen import (
 )
 
 Path = tuple[str | int, ...]
-Op: TypeAlias = "Sequence[Json]"
-"""One op as stored: its letter, then its arguments."""
+Op: TypeAlias = Sequence[Any]
+"""One op as stored: its letter, then its arguments, of which each letter has others."""
 
 _dict_set = dict.__setitem__
 _dict_delete = dict.__delitem__
