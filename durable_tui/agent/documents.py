@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from durable_tui.agent.shapes import AgentChoices, Draft, Inbox, Live, ProviderIdentity, SessionFacts
-from durable_tui.delta import freeze
 from durable_tui.models.messages import UsageTable
 from durable_tui.session import DocumentDefinition
 from durable_tui.session.documents import empty_object
@@ -39,17 +38,17 @@ LIVE: DocumentDefinition[Live] = DocumentDefinition(
     base_bytes=TOLD_BYTES, keep_previous=True,
 )  # fmt: skip
 INBOX: DocumentDefinition[Inbox] = DocumentDefinition(
-    "pi.inbox", "conversation", lambda: freeze({"items": []}), history="latest", fork="initial", checkpoint=_is_empty,
+    "pi.inbox", "conversation", lambda: {"items": []}, history="latest", fork="initial", checkpoint=_is_empty,
     base_bytes=TOLD_BYTES, keep_previous=True,
 )  # fmt: skip
 USAGE: DocumentDefinition[UsageTable] = DocumentDefinition(
-    "pi.usage", "conversation", lambda: freeze({"models": {}, "tools": {}}),
+    "pi.usage", "conversation", lambda: {"models": {}, "tools": {}},
     history="latest", fork="initial", checkpoint=_always,
 )  # fmt: skip
 SESSION: DocumentDefinition[SessionFacts] = DocumentDefinition(
-    "dt.session", "session", lambda: freeze({"cwd": "", "createdAt": 0}), checkpoint=_always
+    "dt.session", "session", lambda: {"cwd": "", "createdAt": 0}, checkpoint=_always
 )
 DRAFT: DocumentDefinition[Draft] = DocumentDefinition(
-    "dt.draft", "conversation", lambda: freeze({"text": ""}), history="latest", fork="initial", checkpoint=_every_64
+    "dt.draft", "conversation", lambda: {"text": ""}, history="latest", fork="initial", checkpoint=_every_64
 )
 RECORDED = (LIVE, INBOX)  # what the flight recorder keeps of a death (spec 5.7)

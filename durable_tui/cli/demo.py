@@ -13,11 +13,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from durable_tui.agent.shapes import ExecutePhase
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
-from durable_tui.engine.task_record import checkpoint_of
+from durable_tui.engine.task_record import checkpoint_of, phase_of
 from durable_tui.host.reading import reading
 from durable_tui.models.messages import message_text
 from durable_tui.models.tour import DEMO_FILE, DEMO_PROMPT
@@ -141,8 +142,7 @@ class Tour:
         async with reading(self.session) as storage:
             while worker.returncode is None and time.monotonic() < deadline:
                 for task in await storage.live_tasks():
-                    checkpoint = checkpoint_of(task)
-                    if checkpoint.get("phase") == "execute" and "edits" in (checkpoint.get("arguments") or {}):
+                    if phase_of(task) == "execute" and "edits" in cast(ExecutePhase, checkpoint_of(task))["arguments"]:
                         await self.say(f"worker {worker.pid} has stored the intent of its edit and is about to make it")
                         return True
                 await asyncio.sleep(0.05)
@@ -153,7 +153,7 @@ class Tour:
         async with reading(self.session) as storage:
             for entry in await storage.entries(ROOT, limit=20, reverse=True):
                 if entry.record["kind"] == "pi.assistant":
-                    return message_text((entry.record.get("model") or [{}])[0])
+                    return "".join(message_text(message) for message in entry.record.get("model", ())[:1])
         return ""
 
     async def failed(self, worker: asyncio.subprocess.Process, what: str) -> Exit:
