@@ -139,9 +139,9 @@ async def commit_answer(
     if any(block["type"] == "toolCall" for block in message["content"]):
         await task.commit_with_retry(lambda tx: commit_calls(agent, task, tx, message, attempt.offered))
         return
-    asked: dict[str, Any] | str = {"message": message, "continue": None}
+    asked: dict[str, object] | str = {"message": message, "continue": None}
     told = await toolbox.run_hooks(extensions, "onYield", asked, _is_told)
-    go_on: str | None = told.get("continue") if isinstance(told, dict) else told
+    go_on = cast("str | None", told.get("continue")) if isinstance(told, dict) else told
     await task.commit_with_retry(lambda tx: _commit_last_answer(agent, task, tx, message, go_on))
 
 
@@ -153,7 +153,7 @@ def _is_told(answer: object) -> bool:
 def _is_answer(message: object) -> bool:
     """Whether a hook gave an assistant message that can be stored and read again."""
     try:
-        clean = cast("dict[str, Any]", freeze(message))  # what is no object has no role
+        clean = cast("dict[str, Any]", freeze(message))  # looked at as if it were one
         kinds = {"text": "text", "thinking": "thinking", "toolCall": "name"}
         return clean["role"] == "assistant" and all(kinds[block["type"]] in block for block in clean["content"])
     except (JsonError, KeyError, TypeError):
