@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from durable_tui.host.catalogue import SHORT, Catalogue
 from durable_tui.host.host_errors import HostError, ModelMissing
@@ -18,6 +18,7 @@ from durable_tui.host.settings import Config, load_config
 
 if TYPE_CHECKING:
     from durable_tui.agent.extension import Extension, Registry
+    from durable_tui.agent.shapes import SessionFacts
     from durable_tui.harness.conversation import Conversation
     from durable_tui.harness.harness import Harness
     from durable_tui.models.models import Models
@@ -86,7 +87,7 @@ class Opened:
     model: str
     created: bool
     host: Host
-    session: dict[str, Any]
+    session: SessionFacts
     warnings: list[str] = field(default_factory=list)
     problem: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -159,7 +160,7 @@ async def open_session(
         if thinking and agent.get("thinkingLevel", "off") != thinking:
             await root.configure(thinkingLevel=thinking)
         models.learn(chosen)
-        session = dict(await document_value(storage, "dt.session", SESSION_SCOPE) or {})
+        session = cast("SessionFacts", dict(await document_value(storage, "dt.session", SESSION_SCOPE) or {}))
         check_directory(agent.get("cwd") or session.get("cwd") or directory)
         opened = Opened(
             harness, root, storage, models, registry, path, chosen, created, host, session,
