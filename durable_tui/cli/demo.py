@@ -13,9 +13,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from durable_tui.agent.shapes import ExecutePhase
+from durable_tui.cli.command_options import DemoCommand
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
 from durable_tui.engine.task_record import checkpoint_of, phase_of
@@ -49,7 +50,7 @@ extension = Extension("demo-pause", wrappers={"edit": held_back})
 '''
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: DemoCommand, output: Output) -> Exit:
     """The whole command; leaves no process, and without --keep no file."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="durable-tui-demo-")).resolve()
     tour = Tour(folder, output)
