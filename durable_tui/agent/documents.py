@@ -5,7 +5,6 @@ from __future__ import annotations
 from durable_tui.agent.shapes import AgentChoices, Draft, Inbox, Live, ProviderIdentity, SessionFacts
 from durable_tui.models.messages import UsageTable
 from durable_tui.session import DocumentDefinition
-from durable_tui.session.documents import empty_object
 
 TOLD_DELTAS = 64  # of pi.live and pi.inbox between two bases
 TOLD_BYTES = 64 * 1024
@@ -28,13 +27,13 @@ def _is_empty(value: Inbox, deltas: int) -> bool:
 
 
 AGENT: DocumentDefinition[AgentChoices] = DocumentDefinition(
-    "pi.agent", "conversation", empty_object, history="rewindable", fork="asOf", checkpoint=_always
+    "pi.agent", "conversation", AgentChoices, history="rewindable", fork="asOf", checkpoint=_always
 )
 PROVIDER: DocumentDefinition[ProviderIdentity] = DocumentDefinition(
-    "pi.provider", "conversation", empty_object, history="latest", fork="initial", checkpoint=_always
+    "pi.provider", "conversation", ProviderIdentity, history="latest", fork="initial", checkpoint=_always
 )
 LIVE: DocumentDefinition[Live] = DocumentDefinition(
-    "pi.live", "conversation", empty_object, history="latest", fork="initial", checkpoint=_nothing_runs,
+    "pi.live", "conversation", Live, history="latest", fork="initial", checkpoint=_nothing_runs,
     base_bytes=TOLD_BYTES, keep_previous=True,
 )  # fmt: skip
 INBOX: DocumentDefinition[Inbox] = DocumentDefinition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import typing
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
@@ -293,12 +293,12 @@ class Registry:
     def names(self) -> list[str]:
         return list(self._extensions)
 
-    def extensions(self, choice: Sequence[str] | ExtensionEdit | None = None) -> list[Extension]:
+    def extensions(self, choice: list[str] | tuple[str, ...] | ExtensionEdit | None = None) -> list[Extension]:
         """Those a stored choice selects: None follows the host, a list names them, `{add?, remove?}` edits."""
         installed = self._extensions
         if choice is None:
             return list(installed.values())
-        if not isinstance(choice, Mapping):
+        if isinstance(choice, list | tuple):
             return [installed[name] for name in choice if name in installed]
         removed = set(choice.get("remove", ()))
         names = [name for name in installed if name not in removed]
@@ -323,7 +323,9 @@ class Registry:
             listener()
 
 
-def select_tools(extensions: Iterable[Extension], choice: Sequence[str] | ToolEdit | None = None) -> dict[str, Tool]:
+def select_tools(
+    extensions: Iterable[Extension], choice: list[str] | tuple[str, ...] | ToolEdit | None = None
+) -> dict[str, Tool]:
     """The tools in effect by name: later ones override in place, wrappers apply to the winner, the agent chooses."""
     chosen: dict[str, Tool] = {}
     wrappers: list[tuple[str, Callable[[Tool], Tool]]] = []
@@ -336,7 +338,7 @@ def select_tools(extensions: Iterable[Extension], choice: Sequence[str] | ToolEd
             chosen[name] = wrap(chosen[name])
     if choice is None:
         return chosen
-    if not isinstance(choice, Mapping):
+    if isinstance(choice, list | tuple):
         return {name: chosen[name] for name in choice if name in chosen}
     removed = set(choice.get("remove", ()))
     return {name: item for name, item in chosen.items() if name not in removed}

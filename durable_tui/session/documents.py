@@ -56,7 +56,7 @@ class DocumentDefinition(Generic[T]):
         return {"kind": "task", "taskId": owner_id}
 
 
-SomeDefinition: TypeAlias = "DocumentDefinition[Any]"  # for those who take documents of every shape
+SomeDefinition: TypeAlias = DocumentDefinition[Any]  # for those who take documents of every shape
 
 
 @dataclass(slots=True, frozen=True)
@@ -128,6 +128,6 @@ class DocumentDraft(Generic[T]):
         self._root.close()
 
 
-def empty_object() -> Any:
-    """The usual initial value."""
+def empty_object() -> FrozenDict:
+    """The initial value of a document whose shape requires nothing."""
     return FrozenDict()

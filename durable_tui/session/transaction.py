@@ -34,7 +34,7 @@ from durable_tui.storage.records import (
 )
 
 T = TypeVar("T")
-SomeDraft: TypeAlias = "DocumentDraft[Any]"  # a transaction holds those of every shape
+SomeDraft: TypeAlias = DocumentDraft[Any]  # a transaction holds those of every shape
 _SMALL = 64
 
 
