@@ -14,8 +14,9 @@ import tempfile
 import time
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from durable_tui.cli.command_options import DemoCommand
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
 from durable_tui.models.messages import message_text
@@ -49,7 +50,7 @@ extension = Extension("demo-pause", wrappers={"edit": held_back})
 '''
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: DemoCommand, output: Output) -> Exit:
     """The whole command; leaves no process, and without --keep no file."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="durable-tui-demo-")).resolve()
     tour = Tour(folder, output)

@@ -6,24 +6,26 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from durable_tui.agent.inbox import is_parked
+from durable_tui.cli.command_options import RunCommand
 from durable_tui.cli.headless import HeadlessRun
 from durable_tui.cli.main import prompt_of
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status, UsageError
-from durable_tui.cli.waiting import Outcome, wait_for
+from durable_tui.cli.waiting import wait_for
 from durable_tui.host.attachments import content, load_images
 from durable_tui.models.images import ImageRefused
 from durable_tui.models.messages import message_text
 
 if TYPE_CHECKING:
-    from durable_tui.harness.submission import Submission
+    from durable_tui.harness.submission import Settled, Submission
     from durable_tui.host.opening import Host, Opened
+    from durable_tui.models.messages import ImageBlock, UserBlock
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: RunCommand, output: Output) -> Exit:
     """The whole command; raises what `exit_for` knows."""
     from durable_tui.host.opening import Host, open_session
     from durable_tui.host.paths import working_directory
@@ -49,14 +51,15 @@ async def run_command(options: Any, output: Output) -> Exit:
     try:
         for warning in opened.warnings:
             note(f"durable-tui: {warning}")
-        if options.images and not images and await opened.root.submission(options.request_id) is None:
+        named = await opened.root.submission(options.request_id) if options.request_id is not None else None
+        if options.images and not images and named is None:
             images = await load(options.images, directory)
         return await _work(opened, options, content(prompt, images) if prompt is not None else None, output)
     finally:
         await opened.close()
 
 
-async def load(paths: list[str], directory: str) -> list[Any]:
+async def load(paths: list[str], directory: str) -> list[ImageBlock]:
     """The images of `--image`. Raises UsageError naming the one that cannot be sent."""
     try:
         return await asyncio.to_thread(load_images, paths, directory)
@@ -76,7 +79,7 @@ def read_prompt() -> str:
     return text
 
 
-async def choose(host: Host, options: Any, directory: str, prompt: str | None) -> Path:
+async def choose(host: Host, options: RunCommand, directory: str, prompt: str | None) -> Path:
     """The file of the session to run in. Without a prompt it must exist."""
     if options.session is not None:
         path = host.catalogue.find(options.session)
@@ -93,7 +96,7 @@ async def choose(host: Host, options: Any, directory: str, prompt: str | None) -
     return host.catalogue.new_path()
 
 
-async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, output: Output) -> Exit:
+async def _work(opened: Opened, options: RunCommand, prompt: str | list[UserBlock] | None, output: Output) -> Exit:
     paused = opened.harness.paused_reason
     if paused:
         text = f"paused: {paused}; `durable-tui resume --retry {opened.short_id}` starts it anyway"
@@ -110,14 +113,14 @@ async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, ou
             await opened.harness.resume()
         releasing = asyncio.create_task(headless_run.release_stranded(submission.id))
         try:
-            outcome = await wait_for(opened, headless_run, submission.wait())
+            settled = await wait_for(opened, headless_run, submission.wait())
         finally:
             releasing.cancel()
             await asyncio.gather(releasing, return_exceptions=True)
-        if outcome.exit is not None:
-            return with_submission(outcome.exit, submission.id)
+        if isinstance(settled, Exit):
+            return with_submission(settled, submission.id)
         await headless_run.settled(submission.id)
-        return await _answer(opened, submission.id, outcome, output)
+        return await _answer(opened, submission.id, settled, output)
 
 
 async def existing(opened: Opened, request_id: str | None) -> Submission:
@@ -139,8 +142,7 @@ async def existing(opened: Opened, request_id: str | None) -> Submission:
     return newest
 
 
-async def _answer(opened: Opened, submission_id: int, outcome: Outcome, output: Output) -> Exit:
-    settled = outcome.value
+async def _answer(opened: Opened, submission_id: int, settled: Settled, output: Output) -> Exit:
     if settled.status != "done":
         detail = f": {settled.detail}" if settled.detail else ""
         message = f"unanswered, {settled.reason or 'no reason given'}{detail}"

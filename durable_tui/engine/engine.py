@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from durable_tui.engine.definitions import Definitions, Lookup
 from durable_tui.engine.ended_tasks import EndedTasks
@@ -20,7 +19,7 @@ from durable_tui.engine.task_record import changed, is_decided, mark_for_abort
 from durable_tui.engine.task_rules import TaskRules
 from durable_tui.engine.tidying import Tidying
 from durable_tui.engine.waiters import Waiters
-from durable_tui.session import DocumentDefinition, Session, Transaction
+from durable_tui.session import Session, SomeDefinition, Transaction
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import TaskRecord
 
@@ -47,7 +46,7 @@ class Engine:
         settings: EngineSettings,
         lookup: Lookup,
         queue: QueueOwner,
-        recorded: Sequence[DocumentDefinition[Any]] = (),
+        recorded: Sequence[SomeDefinition] = (),
     ) -> None:
         wakeup = asyncio.Event()
         self.session = session

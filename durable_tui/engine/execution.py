@@ -219,7 +219,7 @@ class Invocations:
                     async with handle.commit() as tx:
                         tx.put_task(changed(handle.record, state={"status": "pending", "checkpoint": before}))
                     return
-                handler = definition.phases.get(before.get("phase"))
+                handler = definition.phases.get(str(before.get("phase")))
                 if handler is None:
                     raise LookupError(f"{record['kind']} has no phase {before.get('phase')!r}")
                 await handler(handle)

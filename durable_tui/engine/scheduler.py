@@ -23,6 +23,7 @@ from durable_tui.engine.task_record import (
     gate_of,
     is_decided,
     mark_for_abort,
+    migrated_to,
     outcome_of,
     status_of,
     waiting_of,
@@ -307,7 +308,7 @@ class Scheduler:
             async with self._session.commit() as tx:
                 current = self._session.tasks.get(record["id"])
                 if current is not None and not is_decided(current):
-                    tx.put_task(changed(current, state={**current["state"], "checkpoint": checkpoint}, version=version))
+                    tx.put_task(migrated_to(current, checkpoint, version))
         return True
 
     # -- start ---------------------------------------------------------------------------------------------------
@@ -369,7 +370,7 @@ class Scheduler:
             return False
         checkpoint, version = migrated
         undecided = self._recovery.is_undecided(record["id"])
-        found = changed(record, state={**record["state"], "checkpoint": checkpoint}, version=version)
+        found = migrated_to(record, checkpoint, version)
         decision = await self._definitions.verdict(found) if undecided else None
         async with self._session.commit() as tx:
             current = self._session.tasks.get(record["id"])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from durable_tui.delta import JsonObject
+from durable_tui.delta import Json, JsonObject
 from durable_tui.engine.shapes import Verdict
 from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.session import Transaction
@@ -55,10 +55,10 @@ class TaskDefinition:
 
     name: str
     phases: Mapping[str, Handler]
-    initial: Callable[[Any], JsonObject]
+    initial: Callable[[Any], Mapping[str, object]]
     version: int = 1
     abort: Handler | None = None
-    migrate: Callable[[Any, int], JsonObject] | None = None
+    migrate: Callable[[Any, int], Mapping[str, object]] | None = None
     doing: Callable[[TaskRecord], str] | None = field(default=None, compare=False)
     recall: Callable[[TaskRecord], Awaitable[None]] | None = field(default=None, compare=False)
     verdict: Callable[[TaskRecord], Awaitable[Decision]] | None = field(default=None, compare=False)
@@ -75,7 +75,7 @@ def new_task(
     *,
     conversation_id: int,
     definition: TaskDefinition,
-    input: Any,
+    input: object,
     owner: int | None = None,
     background: bool = False,
     running: bool,
@@ -83,14 +83,14 @@ def new_task(
     """Create a task in this commit, already reserved when `running` (spec 7)."""
     if background and owner is not None:
         raise ValueError("only tasks owned by their conversation may be background (spec 6.5)")
-    checkpoint = definition.initial(input)
+    checkpoint = cast("JsonObject", definition.initial(input))
     state: LiveState = {"status": "running" if running else "pending", "checkpoint": checkpoint}
     record: TaskRecord = {
         "id": tx.mint_id(),
         "conversationId": conversation_id,
         "kind": definition.name,
         "version": definition.version,
-        "input": input,
+        "input": cast("Json", input),
         "background": background,
         "abortRequested": False,
         "state": state,

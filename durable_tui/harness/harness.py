@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any
 
 from durable_tui.agent.agent import Agent, ModelSource
 from durable_tui.agent.documents import SESSION, USAGE
@@ -65,7 +64,7 @@ class Harness:
 
     # -- conversations -------------------------------------------------------------------------------------------
 
-    async def root(self, agent: dict[str, Any] | None = None) -> Conversation:
+    async def root(self, agent: Mapping[str, object] | None = None) -> Conversation:
         """The root conversation (id 1), made with this agent when it does not exist yet (spec 2, 12)."""
         session = self._session
         value = agent_value(agent or {})
@@ -93,7 +92,7 @@ class Harness:
         return [self._conversation(conversation_id) for conversation_id in self._session.conversations]
 
     async def create_conversation(
-        self, agent: dict[str, Any] | None = None, *, owner: OwnerRef | None = None
+        self, agent: Mapping[str, object] | None = None, *, owner: OwnerRef | None = None
     ) -> Conversation:
         """A new conversation, ownerless or owned by a task (spec 12)."""
         async with self._session.commit() as tx:
@@ -305,7 +304,7 @@ class Opening:
         self._now = now
         self._harness: Harness | None = None
 
-    def __await__(self) -> Generator[Any, None, Harness]:
+    def __await__(self) -> Generator[object, None, Harness]:
         return self._open().__await__()
 
     async def __aenter__(self) -> Harness:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from durable_tui.delta import freeze
 from durable_tui.ground.clock import now_ms
 from durable_tui.session.documents import Address, DocumentDefinition, DocumentState, folded
 from durable_tui.session.session_errors import DocumentRefused
@@ -78,7 +79,7 @@ class CommittedState:
         """A document's committed value, or its initial one when it does not exist. Raises DocumentRefused (spec 5.4)."""
         state = await self.load_document(definition.address(owner_id, key))
         if state is None:
-            return definition.initial()
+            return freeze(definition.initial())
         if state.version > definition.version:
             raise DocumentRefused(
                 f"document {definition.kind} is stored with version {state.version}; "

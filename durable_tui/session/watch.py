@@ -6,7 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from durable_tui.delta import Op
 
 BEHIND = 100  # frames a consumer may lag before it gets one whole view instead
 
@@ -22,7 +27,7 @@ class Frame(Generic[V_co]):
     """
 
     value: V_co
-    ops: list[Any]
+    ops: Sequence[Op]
     seq: int
     at: int
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from durable_tui.delta import clean_text, freeze
 from durable_tui.storage.records import Batch, DocumentRecord, Scope, TaskRecord, scope_owner
 
@@ -33,7 +31,8 @@ def unretired(record: DocumentRecord) -> DocumentRecord:
     """A document's record as it stood before it was retired."""
     if "retiredAt" not in record:
         return record
-    return cast(DocumentRecord, freeze({name: value for name, value in record.items() if name != "retiredAt"}))
+    standing: DocumentRecord = freeze({name: value for name, value in record.items() if name != "retiredAt"})
+    return standing
 
 
 def wake_at(record: TaskRecord) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from durable_tui.agent.shapes import LiveCompaction, LiveGeneration, Run, Slot
     from durable_tui.delta import JsonObject, Op
     from durable_tui.engine.shapes import Death, Recovery
-    from durable_tui.models.messages import AssistantMessage, PartialMessage, Usage
+    from durable_tui.models.messages import PartialMessage, Usage
     from durable_tui.session.watch import Frame
     from durable_tui.storage.records import SubmissionRecord
     from durable_tui.views.event_shapes import (
@@ -129,7 +129,7 @@ class Events:
     def _note_calls(self, entry: ShownEntry) -> None:
         for message in entry.get("model") or ():
             if message["role"] == "assistant":
-                for block in cast("AssistantMessage", message)["content"]:
+                for block in message["content"]:
                     if block["type"] == "toolCall":
                         self._arguments[block["id"]] = block.get("arguments", NO_ARGUMENTS)
 

@@ -120,11 +120,9 @@ class ReaderWords:
 
     async def recall(self, records: Iterable[TaskRecord], storage: Reader) -> None:
         """Read what the words of some tasks need: the entries they answer, and the newest report."""
-        named: set[int] = {
-            record["input"]["assistant"]
-            for record in records
-            if isinstance(record["input"], Mapping) and isinstance(record["input"].get("assistant"), int)
-        }
+        inputs = [record["input"] for record in records]
+        answered = [given.get("assistant") for given in inputs if isinstance(given, Mapping)]
+        named = {entry_id for entry_id in answered if isinstance(entry_id, int)}
         for forgotten in self._entries.keys() - named:
             del self._entries[forgotten]
         for entry_id in named - self._entries.keys():

@@ -15,7 +15,10 @@ from tests.tools.screen_kit import Seat, Window
 pytestmark = pytest.mark.terminal
 
 EXTENSION = Path(__file__).parents[1] / "data" / "extensions" / "reports.py"
-TURNS = [{"text": "I begin it.", "calls": [{"name": "report", "args": {"name": "July"}}]}, {"text": "It is on its way."}]
+TURNS = [
+    {"text": "I begin it.", "calls": [{"name": "report", "args": {"name": "July"}}]},
+    {"text": "It is on its way."},
+]
 
 
 @pytest.fixture

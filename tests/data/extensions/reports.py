@@ -33,7 +33,12 @@ async def gather(task):
         notes.value["open"] = task.id
         pages = [
             new_task(
-                tx, conversation_id=task.conversation_id, definition=PAGE, input={"page": page}, owner=task.id, running=True
+                tx,
+                conversation_id=task.conversation_id,
+                definition=PAGE,
+                input={"page": page},
+                owner=task.id,
+                running=True,
             )["id"]
             for page in (1, 2)
         ]
@@ -76,7 +81,10 @@ async def abandon(tx, record, why):
 
 
 PAGE = TaskDefinition(
-    "reports.page", {"write": write}, lambda _: {"phase": "write"}, doing=lambda record: f"page {record['input']['page']}"
+    "reports.page",
+    {"write": write},
+    lambda _: {"phase": "write"},
+    doing=lambda record: f"page {record['input']['page']}",
 )
 REPORT = TaskDefinition(
     "reports.report",
