@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durable_tui.agent.shapes import AgentChoices, Draft, Inbox, Live, ProviderIdentity, SessionFacts
+from durable_tui.agent.shapes import AgentChoices, Asks, Draft, Inbox, Live, ProviderIdentity, SessionFacts
 from durable_tui.delta import freeze
 from durable_tui.models.messages import UsageTable
 from durable_tui.session import DocumentDefinition
@@ -51,5 +51,8 @@ SESSION: DocumentDefinition[SessionFacts] = DocumentDefinition(
 )
 DRAFT: DocumentDefinition[Draft] = DocumentDefinition(
     "dt.draft", "conversation", lambda: freeze({"text": ""}), history="latest", fork="initial", checkpoint=_every_64
+)
+ASKS: DocumentDefinition[Asks] = DocumentDefinition(
+    "dt.asks", "session", lambda: freeze({"asks": []}), checkpoint=_every_64
 )
 RECORDED = (LIVE, INBOX)  # what the flight recorder keeps of a death (spec 5.7)
