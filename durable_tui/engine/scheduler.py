@@ -405,8 +405,8 @@ class Scheduler:
         decision = await self._definitions.verdict(found) if undecided else None
         async with self._session.commit() as tx:
             current = self._session.tasks.get(record["id"])
-            if current is None or status_of(current) != "pending" or current["abortRequested"]:
-                return False
+            if current is None or current["state"] != record["state"] or current["abortRequested"]:
+                return False  # it ended, or was given another checkpoint or gate meanwhile
             reserved = changed(current, state={"status": "running", "checkpoint": checkpoint}, version=version)
             if "startedAt" not in current:
                 reserved["startedAt"] = self._session.now()

@@ -10,10 +10,9 @@ import pytest
 
 from durable_tui.agent.documents import ASKS
 from durable_tui.agent.extension import Extension
-from durable_tui.engine import TaskHandle, new_task
-from durable_tui.engine.gates import time_gate
+from durable_tui.engine import TaskHandle, TaskNotGated, advance_gated, new_task, time_gate
 from durable_tui.storage import MemoryStorage
-from durable_tui.storage.records import Batch, OwnerRow
+from durable_tui.storage.records import Batch, Gate, OwnerRow
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import (
     WAITS,
@@ -35,7 +34,7 @@ from tests.tools.custom_tasks import (
 from tests.tools.invariants import check_idle
 from tests.tools.scenario import Rig
 from tests.tools.strict_provider import say
-from tests.tools.waiting import a_while, until
+from tests.tools.waiting import a_while, turns, until
 
 SCRIPT = [say("slow", delay=3600)]  # the run that the test of a submission stops
 HOUR = 3_600_000
@@ -202,7 +201,8 @@ async def test_spec_6_12_an_abort_needs_no_open_gate(opened: Open, wait: Wait, w
         await rig.harness.abort_task(task_id)
     assert await outcome(rig, task_id) == {"status": "aborted", "reason": "unwanted"}
     assert aborted == [task_id]
-    await wait.come(rig, task_id) if not isinstance(wait, PersonWait) else None
+    if not isinstance(wait, PersonWait):
+        await wait.come(rig, task_id)  # too late
     await rig.idle()
     await rig.check(idle=True)
 
@@ -344,6 +344,91 @@ async def test_spec_6_12_retry_opens_no_gate_but_a_persons(opened: Open, wait: W
     await rig.harness.retry_task(task_id)
     await a_while()
     assert gate_held(rig, task_id) == held and blocked_by(rig, task_id) == wait.reason
+
+
+# -- from outside its handlers -----------------------------------------------------------------------------------------
+
+
+@every_wait
+async def test_spec_6_12_the_code_of_its_kind_gives_a_gated_task_another_checkpoint(opened: Open, wait: Wait) -> None:
+    rig, task_id = await _gated(opened, wait)
+    kind = rig.extensions[0].tasks[0]
+    gate: Gate = {"reason": "second thoughts", "person": True}
+    async with rig.harness.commit() as tx:
+        advance_gated(tx, task_id, definition=kind, checkpoint={"phase": "two", "gate": {}, "n": 1}, gate=gate)
+    assert blocked_by(rig, task_id) == "second thoughts"
+    if not isinstance(wait, PersonWait):  # it is at another person's gate now
+        await wait.come(rig, task_id)
+    await a_while()
+    assert gate_held(rig, task_id) == gate, "what it waited for before opens nothing"
+    await rig.crash()
+    assert (await record_of(rig, task_id))["state"]["checkpoint"]["n"] == 1
+    await rig.harness.resume()
+    await until(lambda: blocked_by(rig, task_id) == "second thoughts")
+    async with rig.harness.commit() as tx:
+        advance_gated(tx, task_id, definition=kind, checkpoint={"phase": "two", "gate": {"reason": "none"}})
+    assert (await outcome(rig, task_id))["result"] == "came"
+    await rig.idle()
+    await rig.check(idle=True)
+
+
+async def test_spec_6_12_a_task_that_is_at_no_gate_any_more_is_given_no_checkpoint(opened: Open) -> None:
+    rig, task_id = await _gated(opened, PersonWait())
+    kind, checkpoint = rig.extensions[0].tasks[0], {"phase": "two", "gate": {"reason": "none"}}
+    wrong = [
+        (dataclasses.replace(kind, name="t.other"), checkpoint, "is a t.waits v1: the code of t.other v1 may not"),
+        (dataclasses.replace(kind, version=2), checkpoint, "is a t.waits v1: the code of t.waits v2 may not"),
+        (kind, {"phase": "three"}, "t.waits has no phase 'three'"),
+        (kind, {}, "t.waits has no phase None"),
+    ]
+    for definition, given, text in wrong:
+        with pytest.raises(ValueError, match=text):
+            async with rig.harness.commit() as tx:
+                advance_gated(tx, task_id, definition=definition, checkpoint=given)
+    with pytest.raises(ValueError, match="nobody knows of its gate"):
+        async with rig.harness.commit() as tx:
+            nothing: Gate = {"reason": "accept", "submission": 999_999}
+            advance_gated(tx, task_id, definition=kind, checkpoint=checkpoint, gate=nothing)
+    assert gate_held(rig, task_id) == {"reason": "idle", "person": True}
+
+    async def refused() -> None:
+        with pytest.raises(TaskNotGated):
+            async with rig.harness.commit() as tx:
+                advance_gated(tx, task_id, definition=kind, checkpoint=checkpoint)
+
+    with pytest.raises(TaskNotGated):
+        async with rig.harness.commit() as tx:
+            advance_gated(tx, task_id, definition=kind, checkpoint=checkpoint)
+            advance_gated(tx, task_id, definition=kind, checkpoint=checkpoint)  # ready to go on, and at no gate
+    async with rig.harness.commit() as tx:
+        fresh = new_task(tx, conversation_id=1, definition=kind, input={}, running=False)["id"]
+        with pytest.raises(TaskNotGated):
+            advance_gated(tx, fresh, definition=kind, checkpoint=checkpoint)
+    await rig.close()
+    await rig.reopen()
+    await rig.harness.abort_task(task_id)
+    await refused()  # marked
+    await rig.harness.resume()
+    await until(lambda: task_id not in rig.harness._session.tasks)
+    await refused()  # ended
+    with pytest.raises(TaskNotGated):
+        async with rig.harness.commit() as tx:
+            advance_gated(tx, 999_999, definition=kind, checkpoint=checkpoint)
+
+
+async def test_spec_6_12_a_checkpoint_given_just_before_the_reservation_is_not_lost(opened: Open) -> None:
+    """The scheduler has found the gate open and waits for the commit line: what stands there then is what counts."""
+    rig, task_id = await _gated(opened, TimeWait())
+    kind = rig.extensions[0].tasks[0]
+    gate: Gate = {"reason": "not yet", "person": True}
+    async with rig.harness.commit() as tx:
+        await TimeWait().come(rig, task_id)
+        await turns()
+        advance_gated(tx, task_id, definition=kind, checkpoint={"phase": "two", "gate": {}, "n": 1}, gate=gate)
+    await until(lambda: blocked_by(rig, task_id) == "not yet")
+    await a_while()
+    state = (await record_of(rig, task_id))["state"]
+    assert (state["status"], state["checkpoint"]["n"], state["gate"]) == ("pending", 1, gate)
 
 
 # -- gates that cannot be --------------------------------------------------------------------------------------------
