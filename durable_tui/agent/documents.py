@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durable_tui.agent.shapes import AgentChoices, Draft, Inbox, Live, ProviderIdentity, SessionFacts
+from durable_tui.agent.shapes import AgentChoices, Asks, Draft, Inbox, Live, ProviderIdentity, SessionFacts
 from durable_tui.models.messages import UsageTable
 from durable_tui.session import DocumentDefinition
 
@@ -50,4 +50,5 @@ SESSION: DocumentDefinition[SessionFacts] = DocumentDefinition(
 DRAFT: DocumentDefinition[Draft] = DocumentDefinition(
     "dt.draft", "conversation", lambda: {"text": ""}, history="latest", fork="initial", checkpoint=_every_64
 )
+ASKS: DocumentDefinition[Asks] = DocumentDefinition("dt.asks", "session", lambda: {"asks": []}, checkpoint=_every_64)
 RECORDED = (LIVE, INBOX)  # what the flight recorder keeps of a death (spec 5.7)

@@ -170,6 +170,29 @@ class SessionFacts(TypedDict):
     createdAt: int
 
 
+class Answer(TypedDict):
+    """What was decided, in a word of whoever asked, and when, in milliseconds."""
+
+    decision: str
+    at: int
+
+
+class Ask(TypedDict):
+    """A question of a task, and its answer once there is one."""
+
+    askId: str
+    conversationId: int
+    taskId: int
+    at: int
+    answer: NotRequired[Answer]
+
+
+class Asks(TypedDict):
+    """`dt.asks`: oldest first."""
+
+    asks: list[Ask]
+
+
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
 

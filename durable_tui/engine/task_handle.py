@@ -95,8 +95,11 @@ class TaskHandle:
     def advance(self, tx: Transaction, checkpoint: Mapping[str, object], *, gate: Gate | None = None) -> None:
         """Move to a new checkpoint; a changed one clears the restart count (spec 6.11).
 
-        With a `gate` the task is pending until that opens, and holds no invocation meanwhile (spec 6.12).
+        With a `gate` the task is pending until that opens, and holds no invocation meanwhile (spec 6.12). What the gate
+        waits for must be known by the end of the commit.
         """
+        if self.aborting and gate is not None:
+            raise RuntimeError("an abort handler may not wait (spec 6.8)")
         state: LiveState = {"status": "running", "checkpoint": cast("JsonObject", checkpoint)}
         if gate is not None:
             state = {"status": "pending", "checkpoint": cast("JsonObject", checkpoint), "gate": gate}

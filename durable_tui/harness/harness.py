@@ -123,7 +123,10 @@ class Harness:
         await self._engine.abort_task(task_id)
 
     async def retry_task(self, task_id: int) -> None:
-        """Release a task parked by the restart limit (spec 6.11). Raises LookupError when it is not live."""
+        """Let a task go on that waits for a person: parked by the restart limit, or at a person's gate (spec 6.11, 6.12).
+
+        Raises LookupError when it is not live.
+        """
         await self._engine.retry_task(task_id)
 
     @property

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from durable_tui.delta import DraftRoot, FrozenDict, Json, Op, apply_ops
-from durable_tui.session.session_errors import TransactionClosed
+from durable_tui.delta import DraftRoot, FrozenDict, Json, Op, apply_ops, freeze
+from durable_tui.session.session_errors import DocumentRefused, TransactionClosed
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import DocumentRecord, Scope, StoredDocument
 
@@ -85,6 +85,20 @@ class DocumentChange:
     previous: Any
     retired: bool = False
     created: bool = False
+
+
+def value_of(definition: DocumentDefinition[T], state: DocumentState) -> T:
+    """A document's value as its definition has it, migrated when it is older. Raises DocumentRefused (spec 5.4)."""
+    if state.version == definition.version:
+        return cast(T, state.value)
+    name = f"document {definition.kind}"
+    if state.version > definition.version:
+        raise DocumentRefused(
+            f"{name} is stored with version {state.version}; this program knows version {definition.version}"
+        )
+    if definition.migrate is None:
+        raise DocumentRefused(f"{name} is stored with version {state.version} and cannot be migrated")
+    return freeze(definition.migrate(state.value, state.version))
 
 
 class DocumentDraft(Generic[T]):

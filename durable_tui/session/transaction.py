@@ -16,8 +16,9 @@ from durable_tui.session.documents import (
     DocumentDraft,
     DocumentState,
     empty_object,
+    value_of,
 )
-from durable_tui.session.session_errors import DocumentRefused, ReadAfterWrite, TransactionClosed
+from durable_tui.session.session_errors import ReadAfterWrite, TransactionClosed
 from durable_tui.storage.records import (
     Batch,
     ConversationRecord,
@@ -237,7 +238,8 @@ class Transaction:
             finally:
                 self._acquiring.pop(address).set_result(None)
             self._check()
-        draft = DocumentDraft(definition, owner_id, key, state, _base_value(definition, state))
+        base = freeze(definition.initial()) if state is None else value_of(definition, state)
+        draft = DocumentDraft(definition, owner_id, key, state, base)
         self._documents[address] = draft
         return draft
 
@@ -340,22 +342,6 @@ class Transaction:
 def _size_of(ops: Sequence[Op]) -> int:
     """About how many bytes some ops take: text grown or set counts, the rest is small."""
     return sum(len(op[-1]) if isinstance(op[-1], str) else _SMALL for op in ops)
-
-
-def _base_value(definition: DocumentDefinition[T], state: DocumentState | None) -> T:
-    if state is None:
-        return freeze(definition.initial())
-    if state.version == definition.version:
-        value: T = state.value
-        return value
-    name = f"document {definition.kind}"
-    if state.version > definition.version:
-        raise DocumentRefused(
-            f"{name} is stored with version {state.version}; this program knows version {definition.version}"
-        )
-    if definition.migrate is None:
-        raise DocumentRefused(f"{name} is stored with version {state.version} and cannot be migrated")
-    return freeze(definition.migrate(state.value, state.version))
 
 
 def _new_record(

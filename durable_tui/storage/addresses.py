@@ -39,4 +39,4 @@ def wake_at(record: TaskRecord) -> int | None:
     """Return when a task's time gate opens, in milliseconds; None without one (spec 6.12)."""
     state = record["state"]
     gate = state.get("gate") if state["status"] == "pending" else None
-    return gate.get("time") if gate else None
+    return gate["time"] if gate and "time" in gate else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypeAlias, TypedDict, final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,18 +80,40 @@ class SubmissionRecord(TypedDict):
     detail: NotRequired[str]
 
 
-class Gate(TypedDict):
-    """What a pending task waits for: exactly one of `time`, `submission`, `ask` and `person` (spec 6.12).
-
-    `time` and `since`, when the wait began, are milliseconds.
-    """
+@final
+class TimeGate(TypedDict):
+    """A wait for a time; `since` is when it began. Both in milliseconds."""
 
     reason: str
-    time: NotRequired[int]
-    since: NotRequired[int]
-    submission: NotRequired[int]
-    ask: NotRequired[str]
-    person: NotRequired[Literal[True]]
+    time: int
+    since: int
+
+
+@final
+class SubmissionGate(TypedDict):
+    """A wait until the submission of that id is settled."""
+
+    reason: str
+    submission: int
+
+
+@final
+class AskGate(TypedDict):
+    """A wait for the answer to the ask of that id."""
+
+    reason: str
+    ask: str
+
+
+@final
+class PersonGate(TypedDict):
+    """A wait until a person lets the task go on."""
+
+    reason: str
+    person: Literal[True]
+
+
+Gate = TimeGate | SubmissionGate | AskGate | PersonGate  # what a pending task waits for that is no task (spec 6.12)
 
 
 class LiveState(TypedDict):
