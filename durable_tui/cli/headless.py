@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from durable_tui.agent.inbox import InboxItemGone
 from durable_tui.cli.output import note
-from durable_tui.engine.recovery import PARKED
 from durable_tui.ground.text import one_line
+from durable_tui.views.blocked import is_held, waits_for_person
 from durable_tui.views.events import Events, with_records
 
 if TYPE_CHECKING:
@@ -147,13 +147,10 @@ def stuck(rows: Sequence[TaskRow]) -> tuple[str | None, list[int]]:
     """Return why nothing can move, with the tasks a person must look at; None while something can, or nothing is left."""
     live = [row for row in rows if row["status"] != "terminal"]
     ordinary = [row for row in live if not row["background"]]
-    blocked = [row for row in live if row.get("blocked") in PARKED]
-    if not ordinary or not blocked:
+    parked = [row for row in live if waits_for_person(row)]
+    if not ordinary or not parked or not all(is_held(row) for row in live):
         return None, []
-    still = {row["id"] for row in blocked}
-    if any(row["id"] not in still and row["status"] not in ("waiting", "completing") for row in live):
-        return None, []
-    return blocked[0].get("blocked"), sorted(still)
+    return parked[0].get("blocked"), sorted(row["id"] for row in parked)
 
 
 def step_of(view: SessionView) -> str | None:

@@ -14,6 +14,7 @@ from durable_tui.cli.status import MEANING, Exit, Status, UsageError, exit_for
 from durable_tui.cli.waiting import wait_for
 from durable_tui.forensics.report import death_line, verdict_line
 from durable_tui.host.paths import short_path
+from durable_tui.views.blocked import is_retriable
 from durable_tui.views.events import deaths_of
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ async def _finish(opened: Opened, options: ResumeCommand, output: Output) -> Exi
     before = await opened.root.open_inputs()
     if options.retry:
         for row in harness.inspect():
-            if row.get("blocked") == "restart_limit":
+            if is_retriable(row):
                 await harness.retry_task(row["id"])
     async with HeadlessRun(harness, opened.root, sink=tagged if output.json_lines else None) as headless_run:
         await harness.resume()

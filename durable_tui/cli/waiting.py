@@ -21,6 +21,7 @@ _LIFT = {
     "task_too_old": "it was stored by a newer version; update and resume",
     "migration_failed": "the extension that defines it could not take its stored state; fix it and resume",
 }
+_WORD = "it waits for a person; `durable-tui resume --retry {session}` lets go on what asks no more than that"
 
 
 async def wait_for(opened: Opened, headless_run: HeadlessRun, awaited: Awaitable[T]) -> T | Exit:
@@ -49,7 +50,7 @@ async def wait_for(opened: Opened, headless_run: HeadlessRun, awaited: Awaitable
 def parked_exit(opened: Opened, headless_run: HeadlessRun) -> Exit:
     """Status 5, naming the tasks and what a person can do."""
     names = ", ".join(f"T{number}" for number in headless_run.parked_tasks)
-    lift = _LIFT.get(headless_run.reason, "").format(session=opened.short_id)
+    lift = _LIFT.get(headless_run.reason, _WORD).format(session=opened.short_id)
     return Exit(Status.PARKED, headless_run.reason, f"parked, {headless_run.reason}: {names}; {lift}")
 
 

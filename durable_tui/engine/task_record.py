@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
 
 from durable_tui.session import Transaction
-from durable_tui.storage.records import Gate, Outcome, TaskRecord, TaskState, WaitingState
+from durable_tui.storage.records import Gate, GateForm, Outcome, TaskRecord, TaskState, WaitingState
 
 if TYPE_CHECKING:
     from durable_tui.delta import Json, JsonObject
@@ -53,6 +53,15 @@ def outcome_detail(outcome: Outcome) -> str | None:
 def gate_of(record: TaskRecord) -> Gate | None:
     """What a pending task waits for that is not a task (spec 6.12)."""
     return cast("Gate | None", record["state"].get("gate"))
+
+
+def gate_form(gate: Gate) -> GateForm:
+    """What a gate waits for, by the key that says it (spec 17.2)."""
+    if "time" in gate:
+        return "time"
+    if "submission" in gate:
+        return "submission"
+    return "ask" if "ask" in gate else "person"
 
 
 def waiting_of(record: TaskRecord) -> WaitingState | None:

@@ -113,6 +113,7 @@ class PersonGate(TypedDict):
     person: Literal[True]
 
 
+GateForm: TypeAlias = Literal["time", "submission", "ask", "person"]
 Gate = TimeGate | SubmissionGate | AskGate | PersonGate  # what a pending task waits for that is no task (spec 6.12)
 
 

@@ -116,7 +116,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("release", "Release", "Sends the first parked message on its way", tier="parked", slash="release"),
     Action("resume", "Start", "Starts what was found unfinished (after --paused)", tier="session", slash="resume"),
-    Action("retry", "Retry parked tasks", "Releases tasks parked by the restart limit", tier="session", slash="retry"),
+    Action("retry", "Retry parked tasks", "Lets go on what is parked or waits for you", tier="session", slash="retry"),
     # panels
     Action("live", "Live panel", "What runs right now", "f2", tier="any", footer=2, short="live", priority=True),
     Action("inbox", "Inbox panel", "What waits its turn", "f3", tier="any", footer=3, short="inbox", priority=True),
@@ -258,9 +258,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("item_down", "Move down", "Later in the queue", "J,shift+down", scope="inbox", palette=False),
     # tasks and recoveries
     Action("task_abort", "Stop task", "Marks the task for abort", "x", scope="tasks", palette=False),
-    Action(
-        "task_retry", "Retry task", "Releases a task parked by the restart limit", "r", scope="tasks", palette=False
-    ),
+    Action("task_retry", "Retry task", "Lets go on what is parked or waits for you", "r", scope="tasks", palette=False),
     Action("why", "Why?", "Explains a verdict", "enter", scope="recovery", palette=False),
     Action("fold_card", "Fold card", "Folds the recovery card to one line", "x", scope="recovery", palette=False),
 )

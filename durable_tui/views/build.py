@@ -11,7 +11,15 @@ from durable_tui.delta import MAX_DEPTH, FrozenDict, freeze
 from durable_tui.delta.frozen import trusted_dict
 from durable_tui.engine.recovery import RECOVERY
 from durable_tui.engine.shapes import FoundTask, Verdict
-from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
+from durable_tui.engine.task_record import (
+    gate_form,
+    gate_of,
+    outcome_detail,
+    outcome_of,
+    phase_of,
+    status_of,
+    waiting_of,
+)
 from durable_tui.models.messages import message_text
 from durable_tui.session import SomeDefinition
 from durable_tui.storage.records import EntryRecord, TaskRecord
@@ -233,6 +241,9 @@ def task_row(record: TaskRecord, words: TaskWords) -> TaskRow:
     reason = words.blocked(record)
     if reason is not None:
         row["blocked"] = reason
+    gate = gate_of(record)
+    if gate is not None:
+        row["gate"] = gate_form(gate)
     verdict = words.verdict(record)
     if verdict is not None:
         row["recovered"] = verdict

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
-from durable_tui.engine.recovery import PARKED
+from durable_tui.views.blocked import waits_for_person
 from durable_tui.views.frames import plain, starts_anew
 from durable_tui.views.text_changes import message_changes, ops_below, text_change, told_change
 
@@ -298,7 +298,7 @@ class TaskEvents:
         told: set[tuple[int, str]] = set()
         for row in rows:
             reason, outcome = row.get("blocked"), row.get("outcome")
-            if reason is not None and reason in PARKED:
+            if reason is not None and waits_for_person(row):
                 key = (row["id"], reason)
                 if key not in self._told:
                     events.append({"type": "parked", "seq": seq, "taskId": row["id"], "reason": reason})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
-from durable_tui.storage.records import EntryRecord
+from durable_tui.storage.records import EntryRecord, GateForm
 
 if TYPE_CHECKING:
     from durable_tui.agent.shapes import (
@@ -54,7 +54,10 @@ class ConversationView(TypedDict):
 
 
 class TaskRow(TypedDict):
-    """One task as people see it: what it does, where it stands, what it waits for, why it is blocked."""
+    """One task as people see it: what it does, where it stands, what it waits for, why it is blocked.
+
+    `gate` is what its gate waits for, open or not (spec 6.12).
+    """
 
     id: int
     conversationId: int
@@ -72,6 +75,7 @@ class TaskRow(TypedDict):
     waitingOn: NotRequired[list[int]]
     outcome: NotRequired[str]
     blocked: NotRequired[str]
+    gate: NotRequired[GateForm]
     recovered: NotRequired[Verdict]
 
 

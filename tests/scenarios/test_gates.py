@@ -66,6 +66,7 @@ async def test_spec_6_12_a_task_at_a_gate_is_live_holds_no_invocation_and_goes_o
     await a_while()
     [row] = rig.harness.inspect()
     assert (row["status"], row["blocked"], row.get("restarts")) == ("pending", wait.reason, None)
+    assert row["gate"] in type(wait).__name__.lower(), "a front end can say what it waits for"
     assert not rig.harness.idle and not rig.harness._engine._invocations.is_at_work(task_id)
     await wait.come(rig, task_id)
     await until(lambda: task_id not in rig.harness._session.tasks)  # who waits for a task would wake the scheduler

@@ -212,6 +212,47 @@ def test_l06_sigterm_while_an_extension_blocks_the_loop(home: Home) -> None:
     assert home.run("resume", str(home.session)).status == 0
 
 
+WORD = '''
+from pydantic import BaseModel
+from durable_tui import Extension, tool
+from durable_tui.engine import TaskDefinition, new_task
+
+class Args(BaseModel):
+    pass
+
+async def wait(task):
+    async with task.commit() as tx:
+        task.advance(tx, {"phase": "end"}, gate={"reason": "idle", "person": True})
+
+async def end(task):
+    async with task.commit() as tx:
+        task.complete(tx, None)
+
+KIND = TaskDefinition("t.word", {"wait": wait, "end": end}, lambda _: {"phase": "wait"})
+
+@tool
+async def word(args: Args, call) -> str:
+    """Begin something that waits for a word."""
+    async with call.commit() as tx:
+        new_task(tx, conversation_id=call.conversation_id, definition=KIND, input={}, owner=call.task_id, running=True)
+    return "begun"
+
+extension = Extension("word", tools=[word], tasks=[KIND])
+'''
+
+
+def test_spec_6_12_a_run_that_waits_for_a_person_is_parked_until_it_is_retried(home: Home) -> None:
+    home.plugin("word", WORD)
+    home.write([{"calls": [{"name": "word", "args": {}}]}, *QUICK])
+    ended = home.run(*home.in_session("--json"))
+    *events, last = lines(ended.stdout)
+    assert (ended.status, last["reason"]) == (5, "idle"), ended
+    assert [event["reason"] for event in events if event["type"] == "parked"] == ["idle"]
+    again = home.run("resume", str(home.session))
+    assert again.status == 5 and "resume --retry" in again.stdout, again
+    assert home.run("resume", "--retry", str(home.session)).status == 0
+
+
 def test_l07_unicode_line_ends_and_nul_do_not_break_lines(home: Home) -> None:
     text = "a\u2028b\u2029c\u0085d\x00e\x0bf\x1cg 😀"
     home.write([{"text": text}])

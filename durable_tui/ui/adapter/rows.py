@@ -11,6 +11,7 @@ from durable_tui.models.messages import content_text
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.recovery_cards import VERDICTS, Recovery, RecoveryRow
 from durable_tui.ui.glyphs import UNICODE, Glyphs
+from durable_tui.views.blocked import waits_for_person
 
 if TYPE_CHECKING:
     from durable_tui.agent.shapes import Slot
@@ -255,10 +256,13 @@ def _task(task: TaskRow, head: str, names: Mapping[int, str], conversation: int 
         word: Run = (outcome or "ended", "dim" if tone in ("good", "dim") else tone)
     elif (gated := GATED.get(task.get("blocked", ""))) is not None:
         glyph, tone, word = "running", "good", (gated, "dim")
+    elif "blocked" in task and not waits_for_person(task) and task.get("gate") is not None:
+        glyph, tone, word = "running", "good", (f"waits: {task['blocked']}", "dim")
     elif "blocked" in task:
         glyph, tone = "blocked", "attention"
         reason = task["blocked"]
-        word = (BLOCKED.get(reason, reason), "attention")
+        need = NEEDED.get(task.get("gate", ""))
+        word = (BLOCKED.get(reason) or (f"{reason}: {need}" if need else reason), "attention")
     elif task["abortRequested"]:
         glyph, tone, word = "running", "attention", ("stopping", "attention")
     else:
@@ -295,6 +299,7 @@ BLOCKED = {
     "migration_failed": "could not be migrated",
     "restart_limit": "parked: died too often",
 }
+NEEDED = {"ask": "waits for an answer", "person": "waits for you, retry lets it go on"}
 GATED = {"retry": "waits to ask again", "poll": "waits for the answer"}  # what ends by itself
 
 

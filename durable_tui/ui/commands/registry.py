@@ -18,6 +18,7 @@ from durable_tui.ui.commands.run import RunCommands
 from durable_tui.ui.commands.tasks import TaskCommands
 from durable_tui.ui.commands.transcript import TranscriptCommands
 from durable_tui.ui.open_session import OwnedSession
+from durable_tui.views.blocked import is_retriable
 
 OVER_DIALOGS = {"quit", "interrupt", "suspend"}  # what works while a dialog is open
 Command = Callable[..., Awaitable[None] | None]  # takes what follows a slash command when its action has an argument
@@ -72,7 +73,7 @@ class Commands:
         if action.id == "resume":
             return not (isinstance(session, OwnedSession) and session.started)
         if action.id == "retry":
-            return any(task.get("blocked") == "restart_limit" for task in session.model.task_list)
+            return any(is_retriable(task) for task in session.model.task_list)
         if action.tier == "parked":
             return session.model.parked > 0
         return True

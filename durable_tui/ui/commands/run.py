@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from durable_tui.ui.commands.desk import CommandError, PlaceCommands
 from durable_tui.ui.open_session import OwnedSession
+from durable_tui.views.blocked import is_retriable
 
 if TYPE_CHECKING:
     from durable_tui.ui.actions import Scope
@@ -53,9 +54,9 @@ class RunCommands(PlaceCommands):
 
     async def do_retry(self) -> None:
         session = self.owned
-        parked = [task["id"] for task in session.model.task_list if task.get("blocked") == "restart_limit"]
-        if not parked:
-            raise CommandError("no task is parked by the restart limit")
-        for task in parked:
+        waiting = [task["id"] for task in session.model.task_list if is_retriable(task)]
+        if not waiting:
+            raise CommandError("no task waits for you to let it go on")
+        for task in waiting:
             await session.harness.retry_task(task)
         await session.resume()

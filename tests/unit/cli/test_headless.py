@@ -25,6 +25,17 @@ def row(number: int, status: str, **more: Any) -> dict[str, Any]:
         ([row(1, "pending", blocked="space")], None),
         ([row(1, "waiting"), row(2, "terminal", blocked="missing_task")], None),
         ([row(1, "pending", blocked="missing_task", background=True)], None),
+        ([row(1, "pending", blocked="idle", gate="person")], "idle"),
+        ([row(1, "pending", blocked="approval", gate="ask"), row(2, "waiting")], "approval"),
+        ([row(1, "pending", gate="person")], None),  # marked to be aborted
+        ([row(1, "pending", blocked="accept", gate="submission"), row(2, "running")], None),
+        (
+            [row(1, "pending", blocked="accept", gate="submission"), row(2, "pending", blocked="idle", gate="person")],
+            "idle",
+        ),
+        ([row(1, "pending", blocked="accept", gate="submission")], None),
+        ([row(1, "pending", blocked="idle", gate="person"), row(2, "pending", blocked="retry", gate="time")], None),
+        ([row(1, "pending", blocked="missing_task", gate="time")], "missing_task"),
     ],
 )
 def test_parked_only_when_nothing_can_move_without_a_person(rows: list[dict[str, Any]], reason: str | None) -> None:

@@ -32,6 +32,11 @@ def test_spec_6_11_parked_says_which_tasks_and_what_lifts_it() -> None:
     assert "T4, T7" in message and "`durable-tui resume --retry aaaa1111`" in message
 
 
+def test_spec_6_12_a_task_at_a_persons_gate_says_how_to_let_it_go_on() -> None:
+    message = parked_exit(opened(), SimpleNamespace(reason="idle", parked_tasks=[4])).message or ""  # type: ignore[arg-type]
+    assert message.startswith("parked, idle: T4; ") and "`durable-tui resume --retry aaaa1111`" in message
+
+
 def test_spec_3_6_errors_of_the_session_are_the_storages() -> None:
     for error in (SessionPoisoned("x"), DocumentRefused("x")):
         ended = exit_for(error)

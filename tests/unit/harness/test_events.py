@@ -260,12 +260,15 @@ def test_spec_17_6_task_events_tell_each_failure_and_each_parking_once() -> None
     live = {"id": 3, "kind": "pi.tool", "status": "pending", "blocked": "restart_limit"}
     assert step(live) == [{"type": "parked", "seq": 1, "taskId": 3, "reason": "restart_limit"}]
     assert step(live) == []
+    asks = {"id": 4, "kind": "pi.tool", "status": "pending", "blocked": "approval", "gate": "ask"}
+    later = {"id": 5, "kind": "pi.tool", "status": "pending", "blocked": "limit", "gate": "time"}
+    assert [(event["taskId"], event["reason"]) for event in step(live, asks, later)] == [(4, "approval")]
     free = {"id": 3, "kind": "pi.tool", "status": "running"}
     assert step(free) == []
     assert types(step(live)) == ["parked"]
     failed = {"id": 3, "kind": "pi.tool", "status": "terminal", "outcome": "failed", "doing": "edit a"}
     assert step(failed) == [
-        {"type": "task_failed", "seq": 5, "taskId": 3, "kind": "pi.tool", "message": "edit a: failed"}
+        {"type": "task_failed", "seq": 6, "taskId": 3, "kind": "pi.tool", "message": "edit a: failed"}
     ]
     assert step(failed) == []
 

@@ -151,6 +151,22 @@ def test_blocked_and_restarted_tasks_say_why() -> None:
     assert "died too often" in line and "5 restarts" in line
 
 
+@pytest.mark.parametrize(
+    ("gate", "reason", "words"),
+    [
+        ("person", "idle", "idle: waits for you, retry lets it go on"),
+        ("ask", "approval", "approval: waits for an answer"),
+        ("submission", "accept", "waits: accept"),
+        ("time", "limit", "waits: limit"),
+        ("time", "retry", "waits to ask again"),
+        ("time", "missing_task", "its code is not installed"),
+    ],
+)
+def test_spec_6_12_a_task_at_a_gate_says_why_and_what_to_do(gate: str, reason: str, words: str) -> None:
+    [line] = texts(task_rows([task_row(7, "pending", blocked=reason, gate=gate)], 1))
+    assert line.endswith(words), line
+
+
 def test_ui_r10_context_and_cost_come_from_the_view() -> None:
     view = recovered_scene().root.view
     assert context_of(view) == "23 % of 128k"
