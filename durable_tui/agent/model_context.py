@@ -7,7 +7,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from durable_tui.models.messages import message_text
+from durable_tui.models.messages import Message, message_text
 from durable_tui.models.usage import IMAGE_TOKENS
 from durable_tui.session import Commit, Session
 from durable_tui.storage.protocol import Reader
@@ -48,14 +48,14 @@ def missing_result(call: dict[str, Any], message: dict[str, Any]) -> dict[str, A
     }
 
 
-def call_ids(messages: Iterable[dict[str, Any]]) -> set[str]:
+def call_ids(messages: Iterable[Message]) -> set[str]:
     """The ids of all tool calls in some messages."""
     return {
         block["id"]
         for message in messages
         if message["role"] == "assistant"
         for block in message["content"]
-        if block.get("type") == "toolCall"
+        if block["type"] == "toolCall"
     }
 
 
