@@ -15,6 +15,7 @@ from durable_tui.models.provider import THINKING_LEVELS, ThinkingLevel
 
 if TYPE_CHECKING:
     from durable_tui.agent.settings import Settings
+    from durable_tui.models.provider_config import ProviderTable
     from durable_tui.storage.protocol import Durability
 
 APIS = ("openai-chat", "openai-responses", "anthropic", "scripted")
@@ -27,7 +28,7 @@ class Config:
 
     model: str | None = None
     thinking: ThinkingLevel | None = None  # for new sessions
-    providers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    providers: dict[str, ProviderTable] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     path: Path | None = None
     keys: dict[str, str] = field(default_factory=dict)  # action id to keys, for the screen
@@ -208,12 +209,12 @@ def parse_config(text: str, path: Path) -> Config:
     return Config(data.get("model"), data.get("thinking"), providers, settings, path, keys, screen, warnings)
 
 
-def _resolved(provider: dict[str, Any], path: Path) -> dict[str, Any]:
+def _resolved(provider: ProviderTable, path: Path) -> ProviderTable:
     """A script is looked for beside the configuration, so that the current directory does not matter."""
     if "script" in provider:
         script = Path(provider["script"]).expanduser()
         return {**provider, "script": str(script if script.is_absolute() else path.absolute().parent / script)}
-    return dict(provider)
+    return {**provider}
 
 
 class _Checker:

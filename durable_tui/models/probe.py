@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
-import json
 import re
 import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
+
+from durable_tui.models.json_text import Wire, WireObject, as_object, as_objects, as_text, decode
 
 CONNECT_TIMEOUT = 0.2
 TIMEOUT = 1.0  # for a whole answer
@@ -113,7 +114,7 @@ def _read(status: int, body: bytes) -> Found:
     if status in (401, 403):
         return Found("refused")
     try:
-        value = json.loads(body)
+        value = decode(body)
     except (ValueError, RecursionError):
         return Found("foreign")
     if status == 503 and isinstance(value, dict) and "error" in value:  # llama.cpp, until its model is there
@@ -124,26 +125,25 @@ def _read(status: int, body: bytes) -> Found:
     return Found("lists" if models else "empty", models)
 
 
-def listed(value: Any) -> dict[str, int | None] | None:
+def listed(value: Wire) -> dict[str, int | None] | None:
     """The models of a list, as in Found; None for what is no such list."""
-    items = value.get("data") if isinstance(value, dict) else value
-    if items is None and isinstance(value, dict) and value.get("object") == "list":  # Ollama without any model
-        items = []
-    if not isinstance(items, list):
+    entries = value.get("data") if isinstance(value, dict) else value
+    if entries is None and as_object(value).get("object") == "list":  # Ollama without any model
+        entries = []
+    if not isinstance(entries, list):
         return None
     models: dict[str, int | None] = {}
-    for item in items:
-        name = item.get("id") if isinstance(item, dict) else None
-        if isinstance(name, str) and name.strip() and name.isprintable() and not _NO_CHAT.search(name):
-            models.setdefault(name, _window(item))
+    for entry in as_objects(entries):
+        name = as_text(entry.get("id"))
+        if name.strip() and name.isprintable() and not _NO_CHAT.search(name):
+            models.setdefault(name, _window(entry))
     return models
 
 
-def _window(item: Mapping[str, Any]) -> int | None:
-    meta = item.get("meta")
-    told = [meta.get("n_ctx") if isinstance(meta, dict) else None]
-    told += [item.get(name) for name in ("max_model_len", "context_length", "context_window")]
-    return next((value for value in told if type(value) is int and value > 0), None)
+def _window(entry: WireObject) -> int | None:
+    sizes = [as_object(entry.get("meta")).get("n_ctx")]
+    sizes += [entry.get(name) for name in ("max_model_len", "context_length", "context_window")]
+    return next((size for size in sizes if type(size) is int and size > 0), None)
 
 
 def is_loopback(url: str) -> bool:
