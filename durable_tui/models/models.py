@@ -33,7 +33,7 @@ class Models:
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
         self._providers: dict[str, Provider] = {provider.name: provider for provider in providers}
         self._entries: dict[str, Entry] = {}
-        self._answers: dict[str, probe.Found] = {}  # what servers near by said when last asked
+        self._outcomes: dict[str, probe.Outcome] = {}  # what servers near by said when last asked
         self._windows: dict[str, int] = {}  # and of their models, as PROVIDER/MODEL, ever
         self._http: HttpSettings | None = None
 
@@ -142,7 +142,7 @@ class Models:
         if ask:
             self._ask(near)
         for entry in near:
-            for model_id in self._answers.get(entry.name, probe.Found("absent")).models:
+            for model_id in self._outcomes.get(entry.name, probe.Outcome("absent")).models:
                 return f"{entry.name}/{model_id}"
         return None
 
@@ -169,7 +169,7 @@ class Models:
         It is asked again only when it was not ready to tell.
         """
         entry = self._entries.get(name.partition("/")[0])
-        if entry is None or self._answers.get(entry.name, probe.Found("absent")).state not in _NOT_READY:
+        if entry is None or self._outcomes.get(entry.name, probe.Outcome("absent")).state not in _NOT_READY:
             return
         if entry.near and entry.problem is None:
             threading.Thread(target=self._ask, args=([entry],), name="learn", daemon=True).start()
@@ -188,10 +188,10 @@ class Models:
         return [entry for entry in self._entries.values() if entry.near and entry.problem is None]
 
     def _ask(self, entries: list[Entry]) -> None:
-        answers = probe.ask([entry.server for entry in entries])
-        for entry, answer in zip(entries, answers, strict=True):
-            self._answers[entry.name] = answer
-            self._windows |= {f"{entry.name}/{model_id}": size for model_id, size in answer.models.items() if size}
+        outcomes = probe.ask([entry.server for entry in entries])
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            self._outcomes[entry.name] = outcome
+            self._windows |= {f"{entry.name}/{model_id}": size for model_id, size in outcome.models.items() if size}
 
     def _offer(self, entry: Entry) -> Offer:
         if entry.problem is not None:
@@ -201,12 +201,14 @@ class Models:
             twin = next((other.name for other in others if probe.same_place(other.base_url, entry.base_url)), "")
             if twin:
                 return Offer(entry.info, why=f"the same server as {twin}")
-        answer = self._answers.get(entry.name) if entry.near else None
+        outcome = self._outcomes.get(entry.name) if entry.near else None
         ids = [*([entry.default_model] if entry.default_model else []), *entry.models]
-        unlisted = bool(ids) and answer is not None and answer.state in ("empty", "foreign")  # it may chat all the same
-        if answer is not None and not unlisted and (why := reason(entry.info, answer)):
+        unlisted = (
+            bool(ids) and outcome is not None and outcome.state in ("empty", "foreign")
+        )  # it may chat all the same
+        if outcome is not None and not unlisted and (why := reason(entry.info, outcome)):
             return Offer(entry.info, why=why)
-        ids += answer.models if answer is not None else ()
+        ids += outcome.models if outcome is not None else ()
         if entry.api == SCRIPTED and entry.script is None:
             from durable_tui.models.scripted import script_names
 
@@ -214,7 +216,7 @@ class Models:
         elif entry.genuine:
             ids += catalogue.ids(entry.name)
         models = tuple(self.resolve(f"{entry.name}/{model_id}") for model_id in dict.fromkeys(ids))
-        return Offer(entry.info, models, asked=answer is not None or not entry.near)
+        return Offer(entry.info, models, asked=outcome is not None or not entry.near)
 
     def key_variables(self) -> frozenset[str]:
         """The environment variables that hold keys: those that commands must not see."""
