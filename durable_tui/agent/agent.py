@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from durable_tui.agent.inbox import Conversations
 from durable_tui.agent.model_context import Contexts
@@ -16,6 +16,9 @@ from durable_tui.engine.engine import Engine
 from durable_tui.models.provider import Model, ModelRequest, StreamEvent
 from durable_tui.session import Session
 
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
+
 
 class ModelSource(Protocol):
     """The models an agent may ask; `durable_tui.models.Models` is one."""
@@ -26,10 +29,10 @@ class ModelSource(Protocol):
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamEvent]:
         """Ask a model."""
 
-    def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
+    def poll(self, request: ModelRequest, handle: dict[str, Json]) -> AsyncIterator[StreamEvent]:
         """Ask for an answer that is made in the background."""
 
-    async def cancel(self, provider: str, handle: dict[str, Any]) -> None:
+    async def cancel(self, provider: str, handle: dict[str, Json]) -> None:
         """End such an answer at its provider."""
 
 

@@ -6,7 +6,7 @@ from durable_tui.agent.extension import Tool
 from durable_tui.agent.recent_entries import RecentEntries
 from durable_tui.agent.shapes import ToolInput
 from durable_tui.delta import Json
-from durable_tui.models.messages import ToolCallBlock
+from durable_tui.models.messages import ToolCallBlock, is_call
 from durable_tui.storage.records import EntryRecord
 
 
@@ -18,10 +18,9 @@ async def find_call(entries: RecentEntries, which: ToolInput) -> ToolCallBlock |
 def call_in(entry: EntryRecord | None, call_id: str) -> ToolCallBlock | None:
     """The call of an entry, None when it has no such call."""
     for message in entry.get("model", ()) if entry is not None else ():
-        for block in message.get("content", ()):
-            if block.get("type") == "toolCall" and block["id"] == call_id:
-                call: ToolCallBlock = block
-                return call
+        for block in message["content"] if message["role"] == "assistant" else ():
+            if is_call(block) and block["id"] == call_id:
+                return block
     return None
 
 

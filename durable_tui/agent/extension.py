@@ -7,16 +7,20 @@ import inspect
 import typing
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
 
 from durable_tui.environment.base import Environment
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from pydantic import BaseModel
 
-    from durable_tui.agent.shapes import Diagnostic
+    from durable_tui.agent.shapes import AgentChoices, Diagnostic, ExtensionEdit, ToolEdit
+    from durable_tui.delta import Json, JsonObject
     from durable_tui.engine.task import TaskDefinition
-    from durable_tui.models.messages import Usage
+    from durable_tui.models.messages import Usage, UserBlock
+    from durable_tui.session import Transaction
 
 Replay = Literal["safe", "unsafe"]
 Execution = Literal["parallel", "sequential"]
@@ -32,9 +36,9 @@ class ToolResult:
     `{severity, message, code?}`; `usage` is what the tool itself spent on models.
     """
 
-    content: str | list[dict[str, Any]]
+    content: str | list[UserBlock]
     is_error: bool = False
-    details: Any = None
+    details: object = None
     diagnostics: list[Diagnostic] = field(default_factory=list)
     usage: Usage | None = None
     terminate: bool = False
@@ -58,21 +62,24 @@ class ToolCall(Protocol):
     def output(self, text: str) -> None:
         """Append to the progress shown in the slot. Bounded and committed at intervals; never blocks."""
 
-    def details(self, value: Any) -> None:
+    def details(self, value: object) -> None:
         """Replace the slot's details (JSON), committed with the next progress."""
 
     def diagnostic(self, severity: Severity, message: str, code: str | None = None) -> None:
         """Add a diagnostic to the slot and to the result."""
 
-    def commit(self) -> Any:
+    def commit(self) -> AbstractAsyncContextManager[Transaction]:
         """`async with call.commit() as tx`: a commit of the tool's own, refused once the call was aborted."""
 
-    async def memo(self, name: str, candidate: Any) -> Any:
+    async def memo(self, name: str, candidate: Json) -> Json:
         """The durable value under `name`: the first writer's (spec 6.4)."""
 
 
-class ToolFunction(Protocol):
-    def __call__(self, args: Any, call: ToolCall, /) -> Awaitable[ToolResult | str]: ...
+Arguments: TypeAlias = "dict[str, Json]"
+"""The arguments of a call as the model wrote them."""
+ToolFunction: TypeAlias = Callable[[Any, ToolCall], Awaitable[ToolResult | str]]
+"""What carries a call out: its arguments are what the tool's own `validate` gives."""
+Hook: TypeAlias = Callable[..., Awaitable[object]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -86,13 +93,13 @@ class Tool:
 
     name: str
     description: str
-    parameters: dict[str, Any]
+    parameters: JsonObject
     run: ToolFunction
-    validate: Callable[[dict[str, Any]], Any]
+    validate: Callable[[Arguments], object]
     replay: Replay = "unsafe"
     execution: Execution = "parallel"
-    summary: Callable[[dict[str, Any]], str] | None = None
-    repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    summary: Callable[[Arguments], str] | None = None
+    repair: Callable[[Arguments], Arguments] | None = None
     keep: Literal["head", "tail"] = "tail"
     max_lines: int = 2000
     max_bytes: int = 50 * 1024
@@ -118,8 +125,8 @@ def tool(
     description: str | None = None,
     replay: Replay = "unsafe",
     execution: Execution = "parallel",
-    summary: Callable[[dict[str, Any]], str] | None = None,
-    repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    summary: Callable[[Arguments], str] | None = None,
+    repair: Callable[[Arguments], Arguments] | None = None,
     keep: Literal["head", "tail"] = "tail",
 ) -> Callable[[_Run], Tool]: ...
 def tool(
@@ -129,10 +136,10 @@ def tool(
     description: str | None = None,
     replay: Replay = "unsafe",
     execution: Execution = "parallel",
-    summary: Callable[[dict[str, Any]], str] | None = None,
-    repair: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    summary: Callable[[Arguments], str] | None = None,
+    repair: Callable[[Arguments], Arguments] | None = None,
     keep: Literal["head", "tail"] = "tail",
-) -> Any:
+) -> Tool | Callable[[_Run], Tool]:
     """Make a Tool of `async def f(args: Model, call: ToolCall) -> ToolResult | str`.
 
     The name is the function's, the description its docstring, the parameters the schema of the pydantic model that its
@@ -158,13 +165,13 @@ def tool(
     return make if function is None else make(function)
 
 
-def _argument_model(run: Callable[..., Any]) -> type[BaseModel]:
+def _argument_model(run: _Run) -> type[BaseModel]:
     from pydantic import BaseModel
 
     parameters = list(inspect.signature(run).parameters.values())
     if not parameters:
         raise TypeError(f"tool {run.__name__}: needs (args, call)")
-    annotation: Any = parameters[0].annotation
+    annotation: object = parameters[0].annotation
     if isinstance(annotation, str):
         scope = dict(getattr(run, "__globals__", {}))
         scope.update(_around(run))
@@ -177,16 +184,16 @@ def _argument_model(run: Callable[..., Any]) -> type[BaseModel]:
     return annotation
 
 
-def _around(run: Any) -> dict[str, Any]:
+def _around(run: _Run) -> dict[str, object]:
     """The variables of the functions around one that have a value already; its body may use others later."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, cell in zip(run.__code__.co_freevars, run.__closure__ or (), strict=True):
         with contextlib.suppress(ValueError):
             found[name] = cell.cell_contents
     return found
 
 
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
+def _schema(model: type[BaseModel]) -> JsonObject:
     schema = model.model_json_schema()
     schema.pop("title", None)
     for value in schema.get("properties", {}).values():
@@ -195,7 +202,7 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return schema
 
 
-def _validate(model: type[BaseModel], arguments: dict[str, Any]) -> Any:
+def _validate(model: type[BaseModel], arguments: Arguments) -> BaseModel:
     from pydantic import ValidationError
 
     try:
@@ -214,7 +221,7 @@ class PromptContext:
 
     conversation_id: int
     cwd: str
-    agent: dict[str, Any]
+    agent: AgentChoices
     environment: Environment
     tools: tuple[Tool, ...]
     started_at: int  # milliseconds: when the session was made
@@ -253,7 +260,7 @@ class Extension:
     name: str
     tools: Iterable[Tool] = ()
     sections: Iterable[Section] = ()
-    hooks: dict[str, Callable[..., Awaitable[Any]]] = field(default_factory=dict)
+    hooks: dict[str, Hook] = field(default_factory=dict)
     wrappers: dict[str, Callable[[Tool], Tool]] = field(default_factory=dict)
     tasks: Iterable[TaskDefinition] = ()
 
@@ -286,7 +293,7 @@ class Registry:
     def names(self) -> list[str]:
         return list(self._extensions)
 
-    def extensions(self, choice: Any = None) -> list[Extension]:
+    def extensions(self, choice: list[str] | tuple[str, ...] | ExtensionEdit | None = None) -> list[Extension]:
         """Those a stored choice selects: None follows the host, a list names them, `{add?, remove?}` edits."""
         installed = self._extensions
         if choice is None:
@@ -316,7 +323,9 @@ class Registry:
             listener()
 
 
-def select_tools(extensions: Iterable[Extension], choice: Any = None) -> dict[str, Tool]:
+def select_tools(
+    extensions: Iterable[Extension], choice: list[str] | tuple[str, ...] | ToolEdit | None = None
+) -> dict[str, Tool]:
     """The tools in effect by name: later ones override in place, wrappers apply to the winner, the agent chooses."""
     chosen: dict[str, Tool] = {}
     wrappers: list[tuple[str, Callable[[Tool], Tool]]] = []

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from durable_tui.agent.extension import ToolResult
 from durable_tui.models.images import ImageRefused, check_block, fit, is_image
 
+if TYPE_CHECKING:
+    from durable_tui.models.messages import UserBlock
 
-async def check_content(*contents: Any) -> None:
+
+async def check_content(*contents: str | Iterable[Mapping[str, object]]) -> None:
     """Raises ValueError for the first image block that cannot be sent. Texts and other blocks are not looked at."""
     images = [block for content in contents if not isinstance(content, str) for block in content if is_image(block)]
     for number, block in enumerate(images, 1):
@@ -24,7 +27,7 @@ async def check_content(*contents: Any) -> None:
             raise ValueError(f"{which} cannot be sent: {problem}")
 
 
-async def check_messages(messages: Iterable[Any]) -> None:
+async def check_messages(messages: Iterable[object]) -> None:
     """The same for the contents of messages (spec 17.3)."""
     await check_content(*(message.get("content") or "" for message in messages if isinstance(message, Mapping)))
 
@@ -33,7 +36,7 @@ async def sendable(result: ToolResult) -> ToolResult:
     """A tool's result with its images made fit, and a text in place of each that cannot be; both as diagnostics."""
     if isinstance(result.content, str) or not any(is_image(block) for block in result.content):
         return result
-    blocks: list[dict[str, Any]] = []
+    blocks: list[UserBlock] = []
     diagnostics = list(result.diagnostics)
     for block in result.content:
         if is_image(block):
@@ -46,7 +49,7 @@ async def sendable(result: ToolResult) -> ToolResult:
             else:
                 if made is not None:
                     diagnostics.append({"severity": "info", "message": f"an image was converted: {made}"})
-                    block = dict(made.block)
+                    block = {**made.block}
         blocks.append(block)
     result.content = blocks
     result.diagnostics = diagnostics

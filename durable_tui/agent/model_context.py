@@ -5,13 +5,24 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
-from durable_tui.models.messages import Message, message_text
+from durable_tui.models.messages import is_call, message_text
 from durable_tui.models.usage import IMAGE_TOKENS
 from durable_tui.session import Commit, Session
 from durable_tui.storage.protocol import Reader
-from durable_tui.storage.records import EntryRecord
+
+if TYPE_CHECKING:
+    from durable_tui.models.messages import (
+        AnswerBlock,
+        AssistantMessage,
+        Message,
+        SystemMessage,
+        ToolCallBlock,
+        ToolDescription,
+        ToolResultMessage,
+    )
+    from durable_tui.storage.records import EntryEdit, EntryRecord
 
 LEFT_OUT = frozenset({"error", "aborted", "deferred"})
 NO_RESULT = "No result was recorded for this tool call; it may have partly run."
@@ -21,22 +32,22 @@ NO_RESULT = "No result was recorded for this tool call; it may have partly run."
 class _Unit:
     """A message, and for an assistant's tool calls the results known so far."""
 
-    message: dict[str, Any]
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    results: dict[str, dict[str, Any]] = field(default_factory=dict)
+    message: Message
+    calls: list[ToolCallBlock] = field(default_factory=list)
+    results: dict[str, ToolResultMessage] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
         return all(call["id"] in self.results for call in self.calls)
 
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[Message]:
         if not self.calls:
             return [self.message]
         answers = [self.results.get(call["id"]) or missing_result(call, self.message) for call in self.calls]
         return [self.message, *answers]
 
 
-def missing_result(call: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
+def missing_result(call: ToolCallBlock, message: Message) -> ToolResultMessage:
     """A synthetic error for a call without a result; it is never stored."""
     return {
         "role": "toolResult",
@@ -55,18 +66,18 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
         for message in messages
         if message["role"] == "assistant"
         for block in message["content"]
-        if block["type"] == "toolCall"
+        if is_call(block)
     }
 
 
-def unique_call_ids(message: dict[str, Any], earlier: Set[str]) -> dict[str, Any]:
+def unique_call_ids(message: AssistantMessage, earlier: Set[str]) -> AssistantMessage:
     """The answer with call ids that are not empty and unlike those of `earlier` calls, whatever its provider gave."""
-    if not any(block.get("type") == "toolCall" for block in message["content"]):
+    if not any(map(is_call, message["content"])):
         return message
     own: set[str] = set()
-    content: list[dict[str, Any]] = []
+    content: list[AnswerBlock] = []
     for block in message["content"]:
-        if block.get("type") == "toolCall":
+        if is_call(block):
             given = block["id"].strip() or f"call_{len(earlier) + len(own)}"
             candidate, number = given, 2
             while candidate in earlier or candidate in own:
@@ -85,12 +96,12 @@ class ContextCache:
         self.last_id = 0
         self.newest = 0  # the newest entry that the messages, the prompt or the tools come from
         self.sections: dict[str, str] = {}
-        self.tools: dict[str, dict[str, Any]] = {}
+        self.tools: dict[str, ToolDescription] = {}
         self.call_ids: set[str] = set()  # of every call the messages hold
         self.has_prompt = False
         self.valid = True
         self._head = 0
-        self._flat: list[dict[str, Any]] = []
+        self._flat: list[Message] = []
         self._tail: list[_Unit] = []
         self._by_call: dict[str, _Unit] = {}
         self._attempts: list[int] = []  # entry ids of all model responses, failed ones too
@@ -110,15 +121,14 @@ class ContextCache:
         for message in entry.get("model", ()):
             self._add_message(entry["id"], message)
 
-    def _add_message(self, entry_id: int, message: dict[str, Any]) -> None:
-        role = message["role"]
-        if role != "assistant" or not _is_left_out(message):
+    def _add_message(self, entry_id: int, message: Message) -> None:
+        if message["role"] != "assistant" or not _is_left_out(message):
             self.newest = entry_id
-        if role == "system":
+        if message["role"] == "system":
             self._add_system(message)
-        elif role == "assistant":
+        elif message["role"] == "assistant":
             self._add_assistant(entry_id, message)
-        elif role == "toolResult":
+        elif message["role"] == "toolResult":
             unit = self._by_call.get(message["toolCallId"])
             if unit is not None and message["toolCallId"] not in unit.results:
                 unit.results[message["toolCallId"]] = message
@@ -128,7 +138,7 @@ class ContextCache:
             self._tail.append(_Unit(message))
             self._count(message)
 
-    def _add_system(self, message: dict[str, Any]) -> None:
+    def _add_system(self, message: SystemMessage) -> None:
         self.has_prompt = True
         for key, text in message.get("sections", {}).items():
             if text is None:
@@ -140,14 +150,14 @@ class ContextCache:
         for added in message.get("toolsAdded", ()):
             self.tools[added["name"]] = added
 
-    def _add_assistant(self, entry_id: int, message: dict[str, Any]) -> None:
+    def _add_assistant(self, entry_id: int, message: AssistantMessage) -> None:
         self._attempts.append(entry_id)
         self._turns.append(0 if _is_left_out(message) else 1)
         self._costs.append(message.get("usage", {}).get("cost", {}).get("total", 0.0))
         if _is_left_out(message):
             return
         self._close_complete()
-        calls = [block for block in message["content"] if block.get("type") == "toolCall"]
+        calls = [block for block in message["content"] if is_call(block)]
         unit = _Unit(message, calls)
         for call in calls:
             self._by_call[call["id"]] = unit
@@ -160,7 +170,7 @@ class ContextCache:
         else:
             self._count(message)
 
-    def _count(self, message: dict[str, Any]) -> None:
+    def _count(self, message: Message) -> None:
         content = message["content"]
         images = 0 if isinstance(content, str) else sum(block.get("type") == "image" for block in content)
         self._characters += len(message_text(message)) + images * IMAGE_TOKENS * 4
@@ -172,7 +182,7 @@ class ContextCache:
                 self._by_call.pop(call["id"], None)
             self._flat.extend(unit.messages())
 
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[Message]:
         """The messages in order, each call answered right after its message, in call order."""
         messages = list(self._flat)
         for unit in self._tail:
@@ -193,7 +203,7 @@ class ContextCache:
         return sum(self._turns[start:]), sum(self._costs[start:])
 
 
-def _is_left_out(message: dict[str, Any]) -> bool:
+def _is_left_out(message: AssistantMessage) -> bool:
     return message.get("stopReason") in LEFT_OUT or not message.get("content")
 
 
@@ -251,9 +261,9 @@ async def _build(storage: Reader, conversation_id: int, cutoff: int | None) -> C
     return cache
 
 
-def newest_edits(entries: list[EntryRecord]) -> dict[int, Any]:
+def newest_edits(entries: list[EntryRecord]) -> dict[int, EntryEdit]:
     """The edit in force per target: the newest wins (spec 11)."""
-    edits: dict[int, Any] = {}
+    edits: dict[int, EntryEdit] = {}
     for entry in entries:
         for edit in entry.get("edits", ()):
             edits[edit["target"]] = edit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from durable_tui.agent.documents import AGENT, SESSION
 from durable_tui.agent.extension import Extension, PromptContext, Section, Tool
@@ -11,6 +11,7 @@ from durable_tui.agent.model_context import ContextCache
 
 if TYPE_CHECKING:
     from durable_tui.agent.agent import Agent
+    from durable_tui.models.messages import SystemMessage, ToolDescription, ToolName
 
 
 async def render_sections(
@@ -22,7 +23,7 @@ async def render_sections(
     context = PromptContext(
         conversation_id=conversation_id,
         cwd=environment.cwd,
-        agent=dict(choices),
+        agent={**choices},
         environment=environment,
         tools=tuple(tools.values()),
         started_at=(await agent.session.value(SESSION))["createdAt"],
@@ -47,7 +48,7 @@ async def render_sections(
     return sections
 
 
-def tool_descriptions(tools: dict[str, Tool]) -> dict[str, dict[str, Any]]:
+def tool_descriptions(tools: dict[str, Tool]) -> dict[str, ToolDescription]:
     """The tools as a model is offered them."""
     return {
         name: {"name": name, "description": item.description, "parameters": item.parameters}
@@ -56,18 +57,18 @@ def tool_descriptions(tools: dict[str, Tool]) -> dict[str, dict[str, Any]]:
 
 
 def plan(
-    cache: ContextCache, sections: dict[str, str], tools: dict[str, dict[str, Any]], now: int
-) -> list[dict[str, Any]]:
+    cache: ContextCache, sections: dict[str, str], tools: dict[str, ToolDescription], now: int
+) -> list[SystemMessage]:
     """The system messages that take what the transcript shows to what it should show; [] when nothing changed.
 
     A changed order of sections takes two: one removes all, one states them anew.
     """
     added = [item for name, item in tools.items() if cache.tools.get(name) != item]
-    removed = [{"name": name} for name in cache.tools if name not in tools]
+    removed: list[ToolName] = [{"name": name} for name in cache.tools if name not in tools]
     kept = [key for key in cache.sections if key in sections]
     fresh = [key for key in sections if key not in cache.sections]
     reordered = list(sections) != kept + fresh
-    plans: list[dict[str, Any]] = []
+    plans: list[SystemMessage] = []
     if reordered and cache.sections:
         plans.append(_message(dict.fromkeys(cache.sections), [], [], now))
         changes: dict[str, str | None] = dict(sections)
@@ -80,9 +81,9 @@ def plan(
 
 
 def _message(
-    sections: dict[str, str | None], added: list[dict[str, Any]], removed: list[dict[str, Any]], now: int
-) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "system", "content": "", "timestamp": now}
+    sections: dict[str, str | None], added: list[ToolDescription], removed: list[ToolName], now: int
+) -> SystemMessage:
+    message: SystemMessage = {"role": "system", "content": "", "timestamp": now}
     if sections:
         message["sections"] = sections
     if added:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from durable_tui.agent.documents import LIVE
 from durable_tui.agent.extension import Severity, Tool
 from durable_tui.agent.shapes import Diagnostic, Slot
@@ -39,8 +41,8 @@ class RunningCall:
             self._tail.append(text)
             self._throttle.touch()
 
-    def details(self, value: Json) -> None:
-        self._details = freeze(value)
+    def details(self, value: object) -> None:
+        self._details = cast("Json", freeze(value))
         self._throttle.touch()
 
     def diagnostic(self, severity: Severity, message: str, code: str | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 if TYPE_CHECKING:
     from durable_tui.delta import Json, JsonObject
     from durable_tui.engine.shapes import Verdict
-    from durable_tui.models.messages import PartialMessage, UserBlock
+    from durable_tui.models.messages import Message, PartialMessage, UserBlock
     from durable_tui.models.provider import ThinkingLevel
     from durable_tui.storage.records import EntryEdit
 
@@ -80,6 +80,12 @@ class Diagnostic(TypedDict):
     code: NotRequired[str]
 
 
+class ResultData(TypedDict):
+    """The `data` of a `pi.tool-result` entry."""
+
+    diagnostics: NotRequired[list[Diagnostic]]
+
+
 class Slot(TypedDict):
     """A tool call of the running round."""
 
@@ -121,7 +127,7 @@ class QueuedEntry(TypedDict):
     """The entry a queued write will append."""
 
     kind: str
-    model: NotRequired[list[JsonObject]]
+    model: NotRequired[list[Message]]
     data: NotRequired[Json]
     head: NotRequired[int | Literal["self"]]
     edits: NotRequired[list[EntryEdit]]
@@ -162,6 +168,29 @@ class SessionFacts(TypedDict):
     title: NotRequired[str]
     cwd: str
     createdAt: int
+
+
+class Answer(TypedDict):
+    """What was decided, in a word of whoever asked, and when, in milliseconds."""
+
+    decision: str
+    at: int
+
+
+class Ask(TypedDict):
+    """A question of a task, and its answer once there is one."""
+
+    askId: str
+    conversationId: int
+    taskId: int
+    at: int
+    answer: NotRequired[Answer]
+
+
+class Asks(TypedDict):
+    """`dt.asks`: oldest first."""
+
+    asks: list[Ask]
 
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from durable_tui.agent.extension import Tool, ToolResult
 from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.ground.bounded_text import MARGIN_BYTES, MARGIN_LINES, limit_text
-from durable_tui.models.messages import ToolCallBlock
+from durable_tui.models.messages import ToolCallBlock, ToolResultMessage, UserBlock
 from durable_tui.session import Transaction
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
 
 
 def error_result(name: str, code: str, what: str, partial: str = "") -> ToolResult:
@@ -32,7 +35,7 @@ def append_result(
     duration: int | None = None,
 ) -> int:
     """Append the `pi.tool-result` entry of a call; returns its id."""
-    message: dict[str, Any] = {
+    message: ToolResultMessage = {
         "role": "toolResult",
         "toolCallId": call["id"],
         "toolName": call["name"],
@@ -40,14 +43,17 @@ def append_result(
         "isError": result.is_error,
         "timestamp": task.session.now(),
     }
-    for key, value in (("details", result.details), ("durationMs", duration), ("usage", result.usage)):
-        if value is not None:
-            message[key] = value
+    if result.details is not None:
+        message["details"] = cast("Json", result.details)
+    if duration is not None:
+        message["durationMs"] = duration
+    if result.usage is not None:
+        message["usage"] = result.usage
     data = {"diagnostics": result.diagnostics} if result.diagnostics else None
     return tx.append(task.conversation_id, "pi.tool-result", model=[message], data=data, by_task=task.id)["id"]
 
 
-def blocks_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+def blocks_of(content: str | list[UserBlock]) -> list[UserBlock]:
     """The content of a result as blocks."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
@@ -56,10 +62,10 @@ def blocks_of(content: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def limited(result: ToolResult, tool: Tool) -> ToolResult:
     """The result within the tool's limits; what was dropped is counted and reported (spec 10)."""
-    blocks: list[dict[str, Any]] = []
+    blocks: list[UserBlock] = []
     diagnostics = list(result.diagnostics)
     for block in blocks_of(result.content):
-        if block.get("type") == "text":
+        if block["type"] == "text":
             limited = limit_text(block["text"], tool.keep, tool.max_lines + MARGIN_LINES, tool.max_bytes + MARGIN_BYTES)
             if limited.dropped_bytes:
                 where = "end" if tool.keep == "head" else "start"

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from durable_tui.agent.calls import call_in, call_phrase, find_call
 from durable_tui.agent.documents import LIVE
-from durable_tui.agent.extension import Extension, Tool, ToolError, ToolResult
+from durable_tui.agent.extension import Arguments, Extension, Tool, ToolError, ToolResult
 from durable_tui.agent.images import sendable
 from durable_tui.agent.running_call import RunningCall
 from durable_tui.agent.shapes import ExecutePhase, ToolCheckpoint, ToolControl, ToolInput, ToolOutcome
 from durable_tui.agent.slots import clear_progress, find_slot, partial_output
 from durable_tui.agent.tool_result import append_result, error_result, first_line, invalid_arguments, limited
 from durable_tui.agent.usage import record_usage
-from durable_tui.delta import JsonObject, freeze
+from durable_tui.delta import freeze
 from durable_tui.engine.task import Abandonment, Decision, TaskDefinition
 from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
 from durable_tui.engine.task_record import checkpoint_of, describe
@@ -88,7 +88,7 @@ async def call_phase(agent: Agent, task: TaskHandle) -> None:
         if slot is not None:
             slot["status"] = "running"
         intent: ExecutePhase = {"phase": "execute", "arguments": arguments, "replay": tool.replay}
-        task.advance(tx, cast(JsonObject, intent))
+        task.advance(tx, intent)
     await _run(agent, task, call, extensions, tool, validated)
 
 
@@ -106,7 +106,7 @@ async def execute_phase(agent: Agent, task: TaskHandle) -> None:
         return
     extensions, tools = await agent.toolbox.selection(task.conversation_id)
     tool = tools[call["name"]]
-    intent: ExecutePhase = task.checkpoint
+    intent = cast(ExecutePhase, task.checkpoint)
     try:
         validated = tool.validate(dict(intent["arguments"]))
     except ValueError as error:  # the tool changed: it cannot be run again with what was stored
@@ -130,20 +130,21 @@ async def _commit_interrupted(agent: Agent, task: TaskHandle, call: ToolCallBloc
 
 
 async def _call(agent: Agent, task: TaskHandle) -> ToolCallBlock:
-    call = await find_call(agent.entries, task.input)
+    which = cast(ToolInput, task.input)
+    call = await find_call(agent.entries, which)
     if call is None:
-        raise LookupError(f"the call {task.input['callId']} of entry {task.input['assistant']} is not there")
+        raise LookupError(f"the call {which['callId']} of entry {which['assistant']} is not there")
     return call
 
 
 async def _arguments(
     agent: Agent, task: TaskHandle, extensions: list[Extension], tool: Tool, call: ToolCallBlock
-) -> tuple[dict[str, Any], ToolResult | None]:
+) -> tuple[Arguments, ToolResult | None]:
     """The final arguments, or the error result of a call that must not run (spec 10)."""
-    unreadable = cast("dict[str, Any]", call.get("providerExtra", {})).get("invalid")
+    unreadable = call.get("providerExtra", {}).get("invalid")
     if unreadable is not None:
-        return {}, invalid_arguments(tool, unreadable["error"])
-    arguments: dict[str, Any] = dict(call["arguments"])
+        return {}, invalid_arguments(tool, unreadable["error"] if isinstance(unreadable, Mapping) else unreadable)
+    arguments: Arguments = dict(call["arguments"])
     try:
         if tool.repair is not None:
             arguments = tool.repair(arguments)
@@ -276,7 +277,7 @@ async def _commit_result(
 
 async def verdict(agent: Agent, record: TaskRecord) -> Decision:
     """A call that had not begun starts again; one that may have had its effect only when that is allowed (spec 10)."""
-    checkpoint: ToolCheckpoint = checkpoint_of(record)
+    checkpoint = cast(ToolCheckpoint, checkpoint_of(record))
     if checkpoint["phase"] == "call":
         return RESTARTED
     return RERUN if await is_rerun_allowed(agent, record) else INTERRUPTED
@@ -285,14 +286,15 @@ async def verdict(agent: Agent, record: TaskRecord) -> Decision:
 async def is_rerun_allowed(agent: Agent, record: TaskRecord) -> bool:
     """Whether a call found in `execute` may run again: the stricter of stored and current policy is safe, and the
     former owner is provably gone (spec 4.2, 10)."""
-    call = await find_call(agent.entries, record["input"])
+    call = await find_call(agent.entries, cast(ToolInput, record["input"]))
     if call is None or not agent.engine.recovery.former_owner_dead:
         return False
     _, tools = await agent.toolbox.selection(record["conversationId"])
     tool = tools.get(call["name"])
     if tool is None:
         return False
-    stored = checkpoint_of(record).get("replay", "unsafe")
+    checkpoint = cast(ToolCheckpoint, checkpoint_of(record))
+    stored = checkpoint.get("replay", "unsafe") if checkpoint["phase"] == "execute" else "unsafe"
     return max(STRICTNESS.get(stored, STRICTNESS["unsafe"]), STRICTNESS[tool.replay]) == STRICTNESS["safe"]
 
 
@@ -300,7 +302,7 @@ def doing_of(
     entry: Callable[[int], EntryRecord | None], tool: Callable[[int, str], Tool | None], record: TaskRecord
 ) -> str:
     """The tool and what it is for, "edit config/dev.json", by the entry of the call and the tool of a conversation."""
-    which: ToolInput = record["input"]
+    which = cast(ToolInput, record["input"])
     call = call_in(entry(which["assistant"]), which["callId"])
     if call is None:
         return "a tool call"
@@ -310,7 +312,7 @@ def doing_of(
 
 async def recall(agent: Agent, record: TaskRecord) -> None:
     """Bring the call and the agent's choice of tools into memory."""
-    await agent.entries.find(record["input"]["assistant"])
+    await agent.entries.find(cast(ToolInput, record["input"])["assistant"])
     await agent.toolbox.selection(record["conversationId"])
 
 
@@ -327,7 +329,7 @@ async def abandon(agent: Agent, tx: Transaction, record: TaskRecord, why: Abando
 
 async def abort(agent: Agent, task: TaskHandle) -> None:
     """The result of an aborted call: what is durable of its output, and that it was aborted."""
-    call = await find_call(agent.entries, task.input)
+    call = await find_call(agent.entries, cast(ToolInput, task.input))
     extensions, _ = await agent.toolbox.selection(task.conversation_id)
     await agent.toolbox.run_hooks(extensions, "onAbort", {"conversationId": task.conversation_id, "taskId": task.id})
     if call is None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from durable_tui.agent.documents import AGENT
 from durable_tui.agent.extension import Extension, Registry, Tool, select_tools
 from durable_tui.engine.reports import Reports
 from durable_tui.environment.base import Environment, EnvironmentFactory, EnvironmentScope
 from durable_tui.session import Session
+
+if TYPE_CHECKING:
+    from durable_tui.agent.shapes import AgentChoices
 
 V = TypeVar("V")
 
@@ -32,7 +35,7 @@ class Toolbox:
     def known_tool(self, conversation_id: int, name: str) -> Tool | None:
         """A tool by the agent's choice as far as that is in memory."""
         state = self._session.cached_document(AGENT.address(conversation_id))
-        agent = state.value if state is not None else {}
+        agent: AgentChoices = state.value if state is not None else {}
         return select_tools(self.registry.extensions(agent.get("extensions")), agent.get("tools")).get(name)
 
     async def environment_for(self, conversation_id: int, task_id: int = 0) -> Environment:
@@ -49,7 +52,11 @@ class Toolbox:
         )
 
     async def run_hooks(
-        self, extensions: Iterable[Extension], name: str, value: V, accepts: Callable[[Any], bool] | None = None
+        self,
+        extensions: Iterable[Extension],
+        name: str,
+        value: V,
+        accepts: Callable[[object], bool] | None = None,
     ) -> V:
         """Run a hook off the line, in extension order; each may replace the value by returning another.
 
@@ -67,7 +74,7 @@ class Toolbox:
             if answer is None:
                 continue
             if accepts(answer) if accepts is not None else isinstance(answer, type(value)):
-                value = answer
+                value = cast(V, answer)
             else:
                 self._reports.add(f"hook {name} of extension {extension.name} returned a {type(answer).__name__}")
         return value

@@ -12,16 +12,18 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from durable_tui.cli.command_options import DemoCommand
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
-from durable_tui.engine.task_record import checkpoint_of
-from durable_tui.host.reading import reading
 from durable_tui.models.messages import message_text
 from durable_tui.models.tour import DEMO_FILE, DEMO_PROMPT
-from durable_tui.storage.records import ROOT
+
+if TYPE_CHECKING:
+    from durable_tui.host.follow import FollowedSession
 
 MODEL = "scripted/tour"
 WAIT = 30.0  # seconds for one step of the tour on a slow machine; it usually takes one or two
@@ -48,7 +50,7 @@ extension = Extension("demo-pause", wrappers={"edit": held_back})
 '''
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: DemoCommand, output: Output) -> Exit:
     """The whole command; leaves no process, and without --keep no file."""
     folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="durable-tui-demo-")).resolve()
     tour = Tour(folder, output)
@@ -138,23 +140,34 @@ class Tour:
             if worker.returncode is not None or time.monotonic() > deadline:
                 return False
             await asyncio.sleep(0.05)
-        async with reading(self.session) as storage:
-            while worker.returncode is None and time.monotonic() < deadline:
-                for task in await storage.live_tasks():
-                    checkpoint = checkpoint_of(task)
-                    if checkpoint.get("phase") == "execute" and "edits" in (checkpoint.get("arguments") or {}):
+        watched = await self.follow()
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()), aclosing(watched.watch(watched.root.id)) as watch:
+                async for frame in watch:
+                    if any(row.get("phase") == "execute" and "edit" in row["doing"] for row in frame.value["tasks"]):
                         await self.say(f"worker {worker.pid} has stored the intent of its edit and is about to make it")
                         return True
-                await asyncio.sleep(0.05)
+        except TimeoutError:
+            pass
+        finally:
+            await watched.close()
         return False
+
+    async def follow(self) -> FollowedSession:
+        """The session from outside, as another window would see it."""
+        from durable_tui.agent.extension import Registry
+        from durable_tui.host.follow import FollowedSession
+
+        return await FollowedSession.open(self.session, Registry())
 
     async def answer(self) -> str:
         """The last thing the model said."""
-        async with reading(self.session) as storage:
-            for entry in await storage.entries(ROOT, limit=20, reverse=True):
-                if entry.record["kind"] == "pi.assistant":
-                    return message_text((entry.record.get("model") or [{}])[0])
-        return ""
+        watched = await self.follow()
+        try:
+            said = [entry.record for entry in await watched.root.entries() if entry.record["kind"] == "pi.assistant"]
+        finally:
+            await watched.close()
+        return message_text(said[-1]["model"][0]) if said else ""
 
     async def failed(self, worker: asyncio.subprocess.Process, what: str) -> Exit:
         with contextlib.suppress(ProcessLookupError):

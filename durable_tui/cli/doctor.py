@@ -9,9 +9,10 @@ import sqlite3
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from durable_tui import __version__
+from durable_tui.cli.command_options import DoctorCommand
 from durable_tui.cli.output import Output
 from durable_tui.cli.status import Exit, Status
 from durable_tui.cli.waiting import free_space
@@ -44,7 +45,7 @@ class Finding:
     text: str
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: DoctorCommand, output: Output) -> Exit:
     """The whole command: status 2 when something keeps the program from working."""
     await output.text(f"durable-tui {__version__}, Python {platform.python_version()}, {platform.platform()}\n")
     problems = 0

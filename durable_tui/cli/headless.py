@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from durable_tui.agent.inbox import InboxItemGone
 from durable_tui.cli.output import note
 from durable_tui.engine.recovery import PARKED
 from durable_tui.ground.text import one_line
-from durable_tui.views.events import Event, Events, TaskEvents, with_records
+from durable_tui.views.events import Events, with_records
 
 if TYPE_CHECKING:
     from durable_tui.harness.conversation import Conversation
     from durable_tui.harness.harness import Harness
+    from durable_tui.session.watch import Frame
+    from durable_tui.views.event_shapes import Event
+    from durable_tui.views.shapes import SessionView, TaskRow
 
 SNAPSHOT_TAIL = 200  # entries of a snapshot; older ones are in `show --json`
 QUIET = 2.0  # seconds a step may take before a line says what it is
 
-Sink = Callable[[Event], Awaitable[None]]
+Sink = Callable[["Event"], Awaitable[None]]
 
 
 class HeadlessRun:
@@ -35,12 +39,10 @@ class HeadlessRun:
         self._root = root
         self._sink = sink
         self._events = Events()
-        self._task_events = TaskEvents()
         self._progress = Progress()
         self._started = asyncio.Event()
         self._moved = asyncio.Event()
-        self._view: Any = None
-        self._doing: dict[int, str] = {}
+        self._view: SessionView | None = None
         self.parked = asyncio.Event()
         self.reason = ""
         self.parked_tasks: list[int] = []
@@ -83,64 +85,34 @@ class HeadlessRun:
         return self._task
 
     async def _follow(self) -> None:
-        """Both watches, merged by commit: the one that is behind goes first."""
-        watches = (self._root.watch(tail=SNAPSHOT_TAIL), self._harness.watch_tasks())
-        handlers = (self._conversation, self._tasks)
-        pending: list[asyncio.Task[Any] | None] = [None, None]
-        open_watches = {0, 1}
         try:
-            first = await anext(watches[0])  # the snapshot is the first line, before any task's event
-            self._started.set()
-            await self._conversation(first)
-            while open_watches:
-                for index in open_watches:
-                    if pending[index] is None:
-                        pending[index] = asyncio.ensure_future(_next(watches[index]))
-                waiting = [task for task in pending if task is not None]
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.sleep(0)  # frames of one commit arrive together
-                ready = {index: task.result() for index, task in enumerate(pending) if task is not None and task.done()}
-                for index in [index for index, frame in ready.items() if frame is None]:
-                    open_watches.discard(index)
-                    pending[index] = None
-                    del ready[index]
-                if ready:
-                    index = min(ready, key=lambda index: (ready[index].seq, index))
-                    pending[index] = None
-                    await handlers[index](ready[index])
+            async with aclosing(self._harness.watch(self._root.id, tail=SNAPSHOT_TAIL)) as watch:
+                async for frame in watch:
+                    self._started.set()
+                    await self._take(frame)
         finally:
-            for task in pending:
-                if task is not None:
-                    task.cancel()
-            for watch in watches:
-                await watch.aclose()
             self._started.set()
             self._moved.set()
 
-    async def _conversation(self, frame: Any) -> None:
+    async def _take(self, frame: Frame[SessionView]) -> None:
+        view = frame.value
         if self._sink is None:
-            self._progress.show(step_of(frame.value, self._doing))
+            self._progress.show(step_of(view))
         else:
             for event in await with_records(self._events.feed(frame), self._record):
                 await self._sink(event)
-        # Only now: who waits for this view may close the output next.
-        self._view = frame.value
-        self._moved.set()
-        self._moved = asyncio.Event()
-
-    async def _tasks(self, frame: Any) -> None:
-        reason, tasks = stuck(frame.value["tasks"])
-        self.reason, self.parked_tasks = reason or "", tasks
+        # Only now: who waits for this view, or to be parked, may close the output next.
+        reason, self.parked_tasks = stuck(view["tasks"])
+        self.reason = reason or ""
         if reason:
             self.parked.set()
         else:
             self.parked.clear()
-        self._doing = {row["id"]: row["doing"] for row in frame.value["tasks"] if row.get("doing")}
-        if self._sink is not None:
-            for event in self._task_events.feed(frame):
-                await self._sink(event)
+        self._view = view
+        self._moved.set()
+        self._moved = asyncio.Event()
 
-    async def _record(self, submission_id: int) -> Any:
+    async def _record(self, submission_id: int) -> Mapping[str, object]:
         submission = await self._harness.submission(submission_id)
         return submission.record
 
@@ -151,8 +123,7 @@ class HeadlessRun:
         """
         while not self.task.done():
             moved, view = self._moved, self._view
-            queued = view is not None and submission_id in {item["id"] for item in view["inbox"]["items"]}
-            if queued and "run" not in view:
+            if view is not None and "run" not in view and submission_id in open_submissions(view):
                 with contextlib.suppress(InboxItemGone):
                     await self._root.release(submission_id)
             await moved.wait()
@@ -166,49 +137,42 @@ class HeadlessRun:
             await moved.wait()
 
 
-async def _next(watch: Any) -> Any:
-    """The next frame, or None at the watch's end."""
-    try:
-        return await anext(watch)
-    except StopAsyncIteration:
-        return None
-
-
-def open_submissions(view: Any) -> set[int]:
+def open_submissions(view: SessionView) -> set[int]:
     """The submissions a conversation's view still holds."""
-    queued = {item["id"] for item in (view.get("inbox") or {}).get("items") or ()}
-    return queued | set((view.get("run") or {}).get("inputs") or ())
+    queued = {item["id"] for item in view["inbox"]["items"]}
+    return queued.union(view["run"]["inputs"]) if "run" in view else queued
 
 
-def stuck(rows: Any) -> tuple[str | None, list[int]]:
+def stuck(rows: Sequence[TaskRow]) -> tuple[str | None, list[int]]:
     """Return why nothing can move, with the tasks a person must look at; None while something can, or nothing is left."""
     live = [row for row in rows if row["status"] != "terminal"]
-    ordinary = [row for row in live if not row.get("background")]
+    ordinary = [row for row in live if not row["background"]]
     blocked = [row for row in live if row.get("blocked") in PARKED]
     if not ordinary or not blocked:
         return None, []
     still = {row["id"] for row in blocked}
     if any(row["id"] not in still and row["status"] not in ("waiting", "completing") for row in live):
         return None, []
-    return str(blocked[0]["blocked"]), sorted(still)
+    return blocked[0].get("blocked"), sorted(still)
 
 
-def step_of(view: Any, doing: Mapping[int, str]) -> str | None:
-    """Return what the conversation is at, in a phrase; None when it is idle. `doing` has the phrases of tasks."""
+def step_of(view: SessionView) -> str | None:
+    """Return what the conversation is at, in a phrase; None when it is idle."""
+    doing = {row["id"]: row["doing"] for row in view["tasks"]}
     slots = [slot for slot in view["tools"] if slot["status"] == "running"]
-    running = [one_line(doing.get(slot.get("taskId"), slot["name"]), 100) for slot in slots]
+    running = [one_line(doing.get(slot.get("taskId", 0)) or slot["name"], 100) for slot in slots]
     if running:
         return "running " + ", ".join(running)
     generation = view.get("generation")
     if generation is not None:
         retry = generation.get("retry")
         if retry is not None:
-            return f"waiting to ask again: {one_line(str(retry.get('error', '')), 160)}"
+            return f"waiting to ask again: {one_line(retry['error'], 160)}"
         if generation.get("deferred") is not None:
             return "waiting for the answer; it is being made at the provider"
-        attempt = generation.get("attempt", 1)
+        attempt = generation["attempt"]
         return "asking the model" + (f", attempt {attempt}" if attempt > 1 else "")
-    return "working" if view.get("run") is not None else None
+    return "working" if "run" in view else None
 
 
 class Progress:

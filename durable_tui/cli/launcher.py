@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from durable_tui.host import terminal
 
@@ -92,7 +92,7 @@ class _Launcher:
 
     def run(self) -> int:
         terminal.name_process("dtui-launcher")  # so that killing by the program's name hits the app, not its keeper
-        former: dict[int, Any] = {s: signal.signal(s, _noted) for s in self.watched}
+        former = {s: signal.signal(s, _noted) for s in self.watched}
         wake_read, wake_write = os.pipe()
         for fd in (wake_read, wake_write):
             os.set_blocking(fd, False)

@@ -5,12 +5,31 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn, cast
 
 from durable_tui import __version__
+from durable_tui.cli.command_options import (
+    CommandOptions,
+    DemoCommand,
+    DoctorCommand,
+    ResumeCommand,
+    RunCommand,
+    ScreenCommand,
+    SessionsCommand,
+    ShowCommand,
+)
 from durable_tui.cli.status import Exit, Status, UsageError, exit_for
 
 COMMANDS = ("run", "resume", "sessions", "show", "demo", "doctor")
+_OPTIONS: dict[str | None, type[CommandOptions]] = {
+    None: ScreenCommand,
+    "run": RunCommand,
+    "resume": ResumeCommand,
+    "sessions": SessionsCommand,
+    "show": ShowCommand,
+    "demo": DemoCommand,
+    "doctor": DoctorCommand,
+}
 _WITH_VALUE = ("-C", "--model", "--thinking", "--session", "--request-id", "--image", "--timeout", "--export")
 
 _USAGE = """\
@@ -134,7 +153,7 @@ def split(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     return None, list(argv)
 
 
-def parse(argv: Sequence[str]) -> tuple[str | None, Any]:
+def parse(argv: Sequence[str]) -> tuple[str | None, CommandOptions]:
     """The command (None: the screen) and its options. Raises UsageError, or SystemExit(0) after printing --help."""
     command, words = split(argv)
     place = {None: "prompt", "run": "prompt", "resume": "sessions"}.get(command)
@@ -144,7 +163,7 @@ def parse(argv: Sequence[str]) -> tuple[str | None, Any]:
         rest = words[words.index("--") + 1 :]
         words = words[: words.index("--")]
     try:
-        options = _parser(command).parse_intermixed_args(words)
+        options = _parser(command).parse_intermixed_args(words, _OPTIONS[command]())
     except argparse.ArgumentTypeError as error:
         raise UsageError(str(error)) from None
     if place is not None:
@@ -183,9 +202,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from durable_tui.host.paths import check_platform
 
         check_platform()
-        if command is None:
+        if isinstance(options, ScreenCommand):
             return _screen(options)
-        return int(_headless(command, options, json_lines).status)
+        return int(_headless(cast(str, command), options, json_lines).status)
     except KeyboardInterrupt:  # before there was a session
         return int(Status.INTERRUPTED)
     except SystemExit as error:  # argparse, after --help
@@ -209,7 +228,7 @@ def _refused(ended: Exit, json_lines: bool) -> int:
     return int(ended.status)
 
 
-def _screen(options: Any) -> int:
+def _screen(options: ScreenCommand) -> int:
     from durable_tui.cli.launcher import launch, unusable
 
     prompt = prompt_of(options.prompt)
@@ -231,7 +250,7 @@ def _screen(options: Any) -> int:
     )
 
 
-def _headless(command: str, options: Any, json_lines: bool) -> Exit:
+def _headless(command: str, options: CommandOptions, json_lines: bool) -> Exit:
     from importlib import import_module
 
     from durable_tui.cli.output import Output

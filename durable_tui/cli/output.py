@@ -15,7 +15,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 from durable_tui.ground.text import clean
 from durable_tui.host.jsonlines import json_line
@@ -72,7 +72,7 @@ class Output:
         """Write text, without control sequences when a terminal reads it. Raises BrokenOutput."""
         await self._send((clean(text) if self.is_terminal else text).encode("utf-8", "replace"))
 
-    async def event(self, value: Any) -> None:
+    async def event(self, value: object) -> None:
         """Write one JSON line, waiting for the reader. Raises BrokenOutput."""
         await self._send(json_line(value).encode("utf-8", "replace"))
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from durable_tui.cli.command_options import ResumeCommand
 from durable_tui.cli.headless import HeadlessRun
 from durable_tui.cli.output import BrokenOutput, Output, note
 from durable_tui.cli.status import MEANING, Exit, Status, UsageError, exit_for
 from durable_tui.cli.waiting import wait_for
 from durable_tui.forensics.report import death_line, verdict_line
 from durable_tui.host.paths import short_path
-from durable_tui.host.reading import conversation_scope, document_value
-from durable_tui.views.events import Event, deaths_of
+from durable_tui.views.events import deaths_of
 
 if TYPE_CHECKING:
+    from durable_tui.engine.shapes import Recovery
     from durable_tui.host.opening import Host, Opened
+    from durable_tui.views.event_shapes import Event
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: ResumeCommand, output: Output) -> Exit:
     """The whole command; one session after the other, the highest status counts."""
     from durable_tui.host.opening import Host
     from durable_tui.host.paths import working_directory
@@ -45,7 +47,7 @@ async def run_command(options: Any, output: Output) -> Exit:
     return worst if output.json_lines or len(paths) == 1 else Exit(worst.status, worst.reason)
 
 
-async def choose(host: Host, options: Any, directory: str) -> list[Path]:
+async def choose(host: Host, options: ResumeCommand, directory: str) -> list[Path]:
     """The sessions named, or those with unfinished work and no owner, oldest first."""
     if options.sessions:
         paths = [host.catalogue.find(text) for text in options.sessions]
@@ -64,7 +66,7 @@ async def choose(host: Host, options: Any, directory: str) -> list[Path]:
     return found[::-1]
 
 
-async def _one(host: Host, path: Path, directory: str, options: Any, output: Output) -> Exit:
+async def _one(host: Host, path: Path, directory: str, options: ResumeCommand, output: Output) -> Exit:
     from durable_tui.host.opening import open_session
 
     try:
@@ -96,7 +98,7 @@ async def _one(host: Host, path: Path, directory: str, options: Any, output: Out
         await opened.close()
 
 
-async def _finish(opened: Opened, options: Any, output: Output) -> Exit:
+async def _finish(opened: Opened, options: ResumeCommand, output: Output) -> Exit:
     async def tagged(event: Event) -> None:
         await output.event({**event, "session": opened.id})
 
@@ -105,24 +107,24 @@ async def _finish(opened: Opened, options: Any, output: Output) -> Exit:
         text = f"paused: {harness.paused_reason}; `durable-tui resume --retry {opened.short_id}` starts it anyway"
         return Exit(Status.PARKED, "paused", text)
     undecided = open_rows(await harness.recovery())
-    before = await unsettled(opened)
+    before = await opened.root.open_inputs()
     if options.retry:
         for row in harness.inspect():
             if row.get("blocked") == "restart_limit":
                 await harness.retry_task(row["id"])
     async with HeadlessRun(harness, opened.root, sink=tagged if output.json_lines else None) as headless_run:
         await harness.resume()
-        outcome = await wait_for(opened, headless_run, harness.wait_for_idle())
-        for number in before if outcome.exit is None else ():
+        ended = await wait_for(opened, headless_run, harness.wait_for_idle())
+        for number in before if ended is None else ():
             if (await harness.submission(number)).record["status"] not in ("queued", "placed"):
                 await headless_run.settled(number)
     if not output.json_lines:
         for line in verdicts(await harness.recovery(), undecided):
             await output.text(f"  {line}\n")
-    return outcome.exit or await settlement(opened, before)
+    return ended or await settlement(opened, before)
 
 
-def open_rows(recovery: Any) -> set[tuple[int, int]]:
+def open_rows(recovery: Recovery) -> set[tuple[int, int]]:
     """The rows still without a verdict: (the opening that found them, task id)."""
     return {
         (death["foundBy"], row["taskId"]) for death in deaths_of(recovery) for row in death["tasks"]
@@ -130,7 +132,7 @@ def open_rows(recovery: Any) -> set[tuple[int, int]]:
     }  # fmt: skip
 
 
-def verdicts(recovery: Any, rows: set[tuple[int, int]]) -> Iterable[str]:
+def verdicts(recovery: Recovery, rows: set[tuple[int, int]]) -> Iterable[str]:
     """The deaths that left these rows, with what was decided about each."""
     for death in deaths_of(recovery):
         mine = [row for row in death["tasks"] if (death["foundBy"], row["taskId"]) in rows]
@@ -140,21 +142,12 @@ def verdicts(recovery: Any, rows: set[tuple[int, int]]) -> Iterable[str]:
                 yield "  " + verdict_line(row)
 
 
-async def unsettled(opened: Opened) -> list[int]:
-    """The inputs of the root conversation that a run has taken or will take by itself."""
-    scope = conversation_scope(opened.root.id)
-    inbox = await document_value(opened.storage, "pi.inbox", scope) or {"items": []}
-    queued = [item["id"] for item in inbox["items"] if item["mode"] != "write" and not item.get("parked")]
-    placed = await opened.storage.submissions(opened.root.id, status="placed")
-    return [record["id"] for record in placed if record["type"] == "input"] + queued
-
-
 async def settlement(opened: Opened, submissions: list[int]) -> Exit:
     """Return the exit for the inputs that were open; the last unanswered one gives the reason."""
     ended = Exit(Status.ANSWERED, submission=submissions[-1] if submissions else None)
     for number in submissions:
-        record = await opened.storage.submission(number)
-        if record is not None and record["status"] == "unanswered":
+        record = (await opened.harness.submission(number)).record
+        if record["status"] == "unanswered":
             reason = record.get("reason", "unanswered")
             detail = f": {record['detail']}" if record.get("detail") else ""
             ended = Exit(Status.UNANSWERED, reason, f"unanswered, {reason}{detail}", number)

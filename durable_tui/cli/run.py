@@ -6,23 +6,26 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from durable_tui.agent.inbox import is_parked
+from durable_tui.cli.command_options import RunCommand
 from durable_tui.cli.headless import HeadlessRun
 from durable_tui.cli.main import prompt_of
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status, UsageError
-from durable_tui.cli.waiting import Outcome, wait_for
+from durable_tui.cli.waiting import wait_for
 from durable_tui.host.attachments import content, load_images
-from durable_tui.host.reading import conversation_scope, document_value
 from durable_tui.models.images import ImageRefused
 from durable_tui.models.messages import message_text
 
 if TYPE_CHECKING:
+    from durable_tui.harness.submission import Settled, Submission
     from durable_tui.host.opening import Host, Opened
+    from durable_tui.models.messages import ImageBlock, UserBlock
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: RunCommand, output: Output) -> Exit:
     """The whole command; raises what `exit_for` knows."""
     from durable_tui.host.opening import Host, open_session
     from durable_tui.host.paths import working_directory
@@ -48,23 +51,20 @@ async def run_command(options: Any, output: Output) -> Exit:
     try:
         for warning in opened.warnings:
             note(f"durable-tui: {warning}")
-        if options.images and not images and not await _known(opened, options.request_id):
+        named = await opened.root.submission(options.request_id) if options.request_id is not None else None
+        if options.images and not images and named is None:
             images = await load(options.images, directory)
         return await _work(opened, options, content(prompt, images) if prompt is not None else None, output)
     finally:
         await opened.close()
 
 
-async def load(paths: list[str], directory: str) -> list[Any]:
+async def load(paths: list[str], directory: str) -> list[ImageBlock]:
     """The images of `--image`. Raises UsageError naming the one that cannot be sent."""
     try:
         return await asyncio.to_thread(load_images, paths, directory)
     except ImageRefused as error:
         raise UsageError(f"--image {error}") from None
-
-
-async def _known(opened: Opened, request_id: str) -> bool:
-    return await opened.storage.submission_by_request(opened.root.id, request_id) is not None
 
 
 def read_prompt() -> str:
@@ -79,7 +79,7 @@ def read_prompt() -> str:
     return text
 
 
-async def choose(host: Host, options: Any, directory: str, prompt: str | None) -> Path:
+async def choose(host: Host, options: RunCommand, directory: str, prompt: str | None) -> Path:
     """The file of the session to run in. Without a prompt it must exist."""
     if options.session is not None:
         path = host.catalogue.find(options.session)
@@ -96,7 +96,7 @@ async def choose(host: Host, options: Any, directory: str, prompt: str | None) -
     return host.catalogue.new_path()
 
 
-async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, output: Output) -> Exit:
+async def _work(opened: Opened, options: RunCommand, prompt: str | list[UserBlock] | None, output: Output) -> Exit:
     paused = opened.harness.paused_reason
     if paused:
         text = f"paused: {paused}; `durable-tui resume --retry {opened.short_id}` starts it anyway"
@@ -113,43 +113,36 @@ async def _work(opened: Opened, options: Any, prompt: str | list[Any] | None, ou
             await opened.harness.resume()
         releasing = asyncio.create_task(headless_run.release_stranded(submission.id))
         try:
-            outcome = await wait_for(opened, headless_run, submission.wait())
+            settled = await wait_for(opened, headless_run, submission.wait())
         finally:
             releasing.cancel()
             await asyncio.gather(releasing, return_exceptions=True)
-        if outcome.exit is not None:
-            return with_submission(outcome.exit, submission.id)
+        if isinstance(settled, Exit):
+            return with_submission(settled, submission.id)
         await headless_run.settled(submission.id)
-        return await _answer(opened, submission.id, outcome, output)
+        return await _answer(opened, submission.id, settled, output)
 
 
-async def existing(opened: Opened, request_id: str | None) -> Any:
+async def existing(opened: Opened, request_id: str | None) -> Submission:
     """The submission to wait for when no prompt was given: that of the request id, else the newest input."""
-    storage = opened.storage
     if request_id is not None:
-        record = await storage.submission_by_request(opened.root.id, request_id)
-        if record is None:
+        named = await opened.root.submission(request_id)
+        if named is None:
             raise UsageError(f"the session knows no request {request_id!r}; give its prompt to submit it")
-        return await opened.harness.submission(record["id"])
-    inbox = await document_value(storage, "pi.inbox", conversation_scope(opened.root.id)) or {"items": []}
-    parked = {item["id"] for item in inbox["items"] if item.get("parked")}
-    waiting = [item["id"] for item in inbox["items"] if item["mode"] != "write" and item["id"] not in parked]
-    placed = await storage.submissions(opened.root.id, status="placed")
-    candidates = waiting + [record["id"] for record in placed if record["type"] == "input"]
-    if not candidates:
-        after = 0
-        while page := await storage.submissions(opened.root.id, after=after):
-            candidates += [record["id"] for record in page if record["type"] == "input" and record["id"] not in parked]
-            after = page[-1]["id"]
+        return named
+    parked = sum(is_parked(item) for item in await opened.root.queue())
     if parked:
-        note(f"durable-tui: {len(parked)} parked input(s) stay in the queue; the screen can release them")
-    if not candidates:
+        note(f"durable-tui: {parked} parked input(s) stay in the queue; the screen can release them")
+    waiting = await opened.root.open_inputs()
+    if waiting:
+        return await opened.harness.submission(max(waiting))
+    newest = await opened.root.newest_input()
+    if newest is None:
         raise UsageError("the session has no input to wait for; give a prompt")
-    return await opened.harness.submission(max(candidates))
+    return newest
 
 
-async def _answer(opened: Opened, submission_id: int, outcome: Outcome, output: Output) -> Exit:
-    settled = outcome.value
+async def _answer(opened: Opened, submission_id: int, settled: Settled, output: Output) -> Exit:
     if settled.status != "done":
         detail = f": {settled.detail}" if settled.detail else ""
         message = f"unanswered, {settled.reason or 'no reason given'}{detail}"
@@ -162,7 +155,7 @@ async def _answer(opened: Opened, submission_id: int, outcome: Outcome, output: 
 
 async def answer_text(opened: Opened, entry_id: int | None) -> str:
     """The text of an answer's entry."""
-    entry = await opened.storage.entry(entry_id) if entry_id is not None else None
+    entry = await opened.root.entry(entry_id) if entry_id is not None else None
     if entry is None:
         return ""
     return "\n".join(message_text(message) for message in entry.record.get("model") or ())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
+from durable_tui.cli.command_options import SessionsCommand
 from durable_tui.cli.output import Output, note
 from durable_tui.cli.status import Exit, Status
 from durable_tui.ground.text import clean
@@ -13,7 +13,7 @@ from durable_tui.host.jsonlines import json_line
 from durable_tui.host.paths import short_path
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: SessionsCommand, output: Output) -> Exit:
     """The whole command."""
     from durable_tui.host.catalogue import Catalogue
     from durable_tui.host.paths import Paths, working_directory

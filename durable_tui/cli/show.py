@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
+from durable_tui.cli.command_options import ShowCommand
 from durable_tui.cli.output import Output
 from durable_tui.cli.status import Exit, Status, UsageError
 from durable_tui.host.jsonlines import json_line
 
 
-async def run_command(options: Any, output: Output) -> Exit:
+async def run_command(options: ShowCommand, output: Output) -> Exit:
     """The whole command."""
     from durable_tui.forensics import report, text_report
     from durable_tui.forensics.export import FORMATS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import Any
 
 from durable_tui.host.exit_status import Status, status_of
 
@@ -42,9 +41,9 @@ class Exit:
     message: str | None = None
     submission: int | None = None
 
-    def event(self) -> dict[str, Any]:
+    def event(self) -> dict[str, object]:
         """The last line of `--json` (spec 17.6)."""
-        event: dict[str, Any] = {"type": "exit", "status": int(self.status)}
+        event: dict[str, object] = {"type": "exit", "status": int(self.status)}
         for key in ("reason", "message", "submission"):
             value = getattr(self, key)
             if value is not None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from durable_tui.cli.status import Exit, Status
 from durable_tui.ground.text import show_bytes
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from durable_tui.cli.headless import HeadlessRun
     from durable_tui.host.opening import Opened
 
+T = TypeVar("T")
 _LIFT = {
     "restart_limit": "`durable-tui resume --retry {session}` tries again",
     "missing_task": "install the extension that defines it and resume",
@@ -23,30 +23,21 @@ _LIFT = {
 }
 
 
-@dataclass(slots=True, frozen=True)
-class Outcome:
-    """Either what was waited for, or the exit that came first."""
-
-    value: Any = None
-    exit: Exit | None = None
-
-
-async def wait_for(opened: Opened, headless_run: HeadlessRun, awaited: Awaitable[Any]) -> Outcome:
-    """Wait for `awaited`. An error of it, or of the following, is raised."""
+async def wait_for(opened: Opened, headless_run: HeadlessRun, awaited: Awaitable[T]) -> T | Exit:
+    """Return what was waited for, or the exit that came first. An error of it, or of the following, is raised."""
     work = asyncio.ensure_future(awaited)
     parked = asyncio.create_task(headless_run.parked.wait())
     problem = asyncio.create_task(opened.problem.wait())
-    tasks: set[asyncio.Future[Any]] = {work, parked, problem, headless_run.task}
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((work, parked, problem, headless_run.task), return_when=asyncio.FIRST_COMPLETED)
         if work.done() and work.exception() is None:
-            return Outcome(value=work.result())
+            return work.result()
         if problem.done() or opened.problem.is_set():  # it says more than the error that it gave the work
-            return Outcome(exit=problem_exit(opened))
+            return problem_exit(opened)
         if work.done():
             work.result()
         if parked.done():
-            return Outcome(exit=parked_exit(opened, headless_run))
+            return parked_exit(opened, headless_run)
         headless_run.task.result()
         raise RuntimeError("the session's watch ended before the work")
     finally:

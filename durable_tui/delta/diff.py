@@ -11,36 +11,53 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, cast, overload
 
-from durable_tui.delta.frozen import FrozenDict, FrozenList, Pending, depth_bound, freeze, same, trusted_list
+from durable_tui.delta.frozen import (
+    MAX_DEPTH,
+    Frozen,
+    FrozenDict,
+    FrozenList,
+    Pending,
+    depth_bound,
+    freeze_within,
+    same,
+    trusted_list,
+)
 from durable_tui.delta.json import canonical, dumps
-from durable_tui.delta.ops import Path, op, set_op
+from durable_tui.delta.ops import Op, Path, op, set_op
 from durable_tui.delta.utf16 import text_op
+
+Node: TypeAlias = "Frozen | Pending"
+"""What a value in the making holds: frozen parts, and those that are being written."""
 
 _DEEPEST: Final = 64  # two values further down are not compared part by part, which bounds the stack
 _REORDER_FREELY: Final = 64  # a permutation of at most so many items is not weighed against splices
 
 
-def diff(old: Any, new: Any) -> FrozenList:
+def diff(old: object, new: object) -> Sequence[Op]:
     """Ops that make `old` into `new`, frozen and strict JSON; none when both have the same JSON (key order aside)."""
     out: list[FrozenList] = []
-    changes(freeze(old), freeze(new), (), out)
+    changes(freeze_within(old, MAX_DEPTH), freeze_within(new, MAX_DEPTH), (), out)
     return frozen_ops(out)
 
 
-def frozen_ops(ops: list[FrozenList]) -> FrozenList:
+def frozen_ops(ops: list[FrozenList]) -> Sequence[Op]:
     """The list of ops as one frozen value."""
-    return trusted_list(ops, 1 + max(map(depth_bound, ops), default=0))
+    return cast("Sequence[Op]", trusted_list(ops, 1 + max(map(depth_bound, ops), default=0)))
 
 
-def settled(value: Any) -> Any:
+@overload
+def settled(value: Node) -> Frozen: ...
+@overload
+def settled(value: object) -> object: ...
+def settled(value: object) -> object:
     """The frozen value of what may still be a draft's node."""
     return value.frozen() if isinstance(value, Pending) else value
 
 
-def changes(old: Any, new: Any, path: Path, out: list[FrozenList]) -> bool:
+def changes(old: Frozen, new: Node, path: Path, out: list[FrozenList]) -> bool:
     """Ops from a frozen value to a frozen value or a draft's node."""
     if new is old:
         return True
@@ -50,23 +67,24 @@ def changes(old: Any, new: Any, path: Path, out: list[FrozenList]) -> bool:
         new = new.frozen()
         if new is old:
             return True
-    kind = type(old)
-    if kind is type(new):
-        if kind is str:
-            return True if new == old else text_op(old, new, path, out)
-        if len(path) > _DEEPEST or (kind is not FrozenDict and kind is not FrozenList):
+    if type(old) is str and type(new) is str:
+        return True if new == old else text_op(old, new, path, out)
+    if type(old) is type(new):
+        if len(path) > _DEEPEST:
             if same(old, new):
                 return True
-        elif kind is FrozenDict:
+        elif type(old) is FrozenDict and type(new) is FrozenDict:
             return dict_changes(old, new, dict.fromkeys((*old, *new)), path, out)
-        else:
+        elif type(old) is FrozenList and type(new) is FrozenList:
             return list_changes(old, new, 0, 0, path, out)
+        elif same(old, new):
+            return True
     out.append(set_op(path, new))
     return False
 
 
 def dict_changes(
-    old: FrozenDict, new: dict[str, Any], touched: Iterable[str], path: Path, out: list[FrozenList]
+    old: FrozenDict, new: Mapping[str, Node], touched: Iterable[str], path: Path, out: list[FrozenList]
 ) -> bool:
     """Ops between two objects that differ at most under the `touched` keys; values of `new` may be nodes."""
     mine: list[FrozenList] = []
@@ -81,16 +99,16 @@ def dict_changes(
         elif key in new:
             mine.append(set_op((*path, key), settled(new[key])))
     if old and not kept and len(mine) > 1:
-        out.append(set_op(path, freeze({key: settled(item) for key, item in new.items()})))
+        out.append(set_op(path, freeze_within({key: settled(item) for key, item in new.items()}, MAX_DEPTH)))
     else:
         out += mine
     return bool(kept) or not old
 
 
-def list_changes(old: FrozenList, new: Sequence[Any], start: int, end: int, path: Path, out: list[FrozenList]) -> bool:
+def list_changes(old: FrozenList, new: Sequence[Node], start: int, end: int, path: Path, out: list[FrozenList]) -> bool:
     """Ops between two lists whose first `start` and last `end` items are known to be the same; `new` may hold nodes."""
     shortest = min(len(old), len(new))
-    nested: list[tuple[int, Any]] = []  # (index in old, index in new) of kept items, whose own changes come last
+    nested: list[tuple[int, int]] = []  # (index in old, index in new) of kept items, whose own changes come last
     while start < shortest - end and _keeps(old[start], new[start]):
         nested.append((start, start))
         start += 1
@@ -112,7 +130,7 @@ def list_changes(old: FrozenList, new: Sequence[Any], start: int, end: int, path
                 nested += [(start + matches[index], start + index) for index in set(range(len(came))) - set(anchors)]
                 kept = True
         if not kept and (len(spliced) > 1 or spliced[0][0] == "p"):
-            spliced = [set_op(path, freeze([settled(item) for item in new]))]
+            spliced = [set_op(path, freeze_within([settled(item) for item in new], MAX_DEPTH))]
         out += spliced
     elif gone or came:
         out.append(_splice(path, start, len(gone), came))
@@ -122,33 +140,33 @@ def list_changes(old: FrozenList, new: Sequence[Any], start: int, end: int, path
     return kept
 
 
-def _second(pair: tuple[int, Any]) -> Any:
+def _second(pair: tuple[int, int]) -> int:
     return pair[1]
 
 
-def _splice(path: Path, index: int, removed: int, items: Sequence[Any]) -> FrozenList:
-    return op("p", path, index, removed, freeze([settled(item) for item in items]))
+def _splice(path: Path, index: int, removed: int, items: Sequence[Node]) -> FrozenList:
+    return op("p", path, index, removed, freeze_within([settled(item) for item in items], MAX_DEPTH))
 
 
-def _keeps(old: Any, new: Any) -> bool:
+def _keeps(old: Frozen, new: Node) -> bool:
     """Whether an item stands for the same item as before, changed inside or not."""
     if isinstance(new, Pending):
         return new.origin is old or same(old, new.frozen())
     return same(old, new)
 
 
-def _matches(gone: Sequence[Any], came: Sequence[Any]) -> list[int]:
+def _matches(gone: Sequence[Frozen], came: Sequence[Node]) -> list[int]:
     """For each new item the index of the old item it is, or -1; every old item is used once."""
-    places: dict[Any, deque[int]] = {}
+    places: dict[Hashable, deque[int]] = {}
     for index, item in enumerate(gone):
         places.setdefault(_token(item), deque()).append(index)
     found = [-1] * len(came)
     strangers: list[int] = []
-    for index, item in enumerate(came):
-        queue = places.get(_token(item.origin if isinstance(item, Pending) else item))
+    for index, new in enumerate(came):
+        queue = places.get(_token(new.origin if isinstance(new, Pending) else new))
         if queue:
             found[index] = queue.popleft()
-        elif isinstance(settled(item), (FrozenDict, FrozenList)):
+        elif isinstance(settled(new), (FrozenDict, FrozenList)):
             strangers.append(index)
     if strangers:  # equal containers that are not the same object are told by their text
         texts: dict[str, deque[int]] = {}
@@ -163,7 +181,7 @@ def _matches(gone: Sequence[Any], came: Sequence[Any]) -> list[int]:
     return found
 
 
-def _token(item: Any) -> Any:
+def _token(item: Frozen) -> Hashable:
     kind = type(item)
     if kind is FrozenDict or kind is FrozenList:
         return id(item)
@@ -195,8 +213,8 @@ def _rising(matches: list[int]) -> list[int]:
 
 
 def _splices(
-    gone: Sequence[Any],
-    came: Sequence[Any],
+    gone: Sequence[Frozen],
+    came: Sequence[Node],
     anchors: list[tuple[int, int]],
     start: int,
     path: Path,
@@ -224,7 +242,7 @@ def _splices(
     return kept
 
 
-def _pair(old: Any, new: Any, path: Path, out: list[FrozenList]) -> bool:
+def _pair(old: Frozen, new: Node, path: Path, out: list[FrozenList]) -> bool:
     """Two items at one place that may be the same thing changed: its changes if they are smaller, else the whole."""
     mine: list[FrozenList] = []
     new = settled(new)

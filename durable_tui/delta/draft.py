@@ -7,16 +7,19 @@ it raises, since the change would be lost.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar, overload
 
-from durable_tui.delta.diff import changes, frozen_ops, settled
+from durable_tui.delta.diff import Node, changes, frozen_ops, settled
 from durable_tui.delta.draft_dict import DraftDict
 from durable_tui.delta.draft_list import DraftList
-from durable_tui.delta.frozen import FrozenDict, FrozenList, freeze
+from durable_tui.delta.frozen import MAX_DEPTH, Frozen, FrozenDict, FrozenList, freeze, freeze_within
 from durable_tui.delta.node import Draft, DraftClosed, Lifetime, closed, detach, draft_of
-from durable_tui.delta.ops import apply_ops
+from durable_tui.delta.ops import Op, apply_ops
 
 __all__ = ["Draft", "DraftClosed", "DraftDict", "DraftList", "DraftRoot", "current"]
+
+T = TypeVar("T")
 
 
 class DraftRoot(Lifetime):
@@ -29,8 +32,9 @@ class DraftRoot(Lifetime):
 
     __slots__ = ("_base", "_value")
 
-    def __init__(self, base: Any) -> None:
-        self._base = self._value = freeze(base)
+    def __init__(self, base: object) -> None:
+        self._base = freeze_within(base, MAX_DEPTH)
+        self._value: Node = self._base
         self._open = True
 
     @property
@@ -38,17 +42,16 @@ class DraftRoot(Lifetime):
         if not self._open:
             raise closed()
         value = self._value
-        kind = type(value)
-        if kind is FrozenDict or kind is FrozenList:
+        if type(value) is FrozenDict or type(value) is FrozenList:
             value = self._value = draft_of(value, self, 1)
         return value
 
     @value.setter
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         if not self._open:
             raise closed()
         if value is not self._value:
-            fresh = freeze(value)
+            fresh = freeze_within(value, MAX_DEPTH)
             detach(self._value)
             self._value = fresh
 
@@ -56,7 +59,7 @@ class DraftRoot(Lifetime):
     def closed(self) -> bool:
         return not self._open
 
-    def seal(self) -> tuple[Any, FrozenList]:
+    def seal(self) -> tuple[Frozen, Sequence[Op]]:
         """End the draft: the next value and the ops from the base to it, in one frozen list.
 
         No ops mean no change, and the value is the base itself. The value is made by applying the ops, so replaying
@@ -77,7 +80,11 @@ class DraftRoot(Lifetime):
         return f"DraftRoot({self._value!r})" if self._open else "<closed draft>"
 
 
-def current(draft: Any) -> Any:
+@overload
+def current(draft: DraftRoot) -> Frozen: ...
+@overload
+def current(draft: T) -> T: ...
+def current(draft: object) -> object:
     """The frozen value of a draft (a root or any part) as it stands; other values are frozen."""
     if isinstance(draft, DraftRoot):
         if not draft._open:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from durable_tui.delta.diff import dict_changes
-from durable_tui.delta.frozen import FrozenDict, FrozenList, clean_key, depth_bound, trusted_dict
+from durable_tui.delta.diff import Node, dict_changes
+from durable_tui.delta.frozen import Frozen, FrozenDict, FrozenList, clean_key, depth_bound, trusted_dict
 from durable_tui.delta.node import DRAFTS, Draft, closed, detach, grown, locate, snapshot
 from durable_tui.delta.ops import Path
 
@@ -19,26 +19,26 @@ class DraftDict(Draft, MutableMapping[str, Any]):
 
     __slots__ = ("_touched",)
     origin: FrozenDict
-    _data: dict[str, Any] | None
+    _data: dict[str, Node] | None
     _touched: dict[str, None]  # keys written, removed or read as a draft; set with _data
 
     def __init__(self) -> None:
         raise TypeError("a draft is made by DraftRoot")
 
-    def _reading(self) -> dict[str, Any]:
+    def _reading(self) -> dict[str, Frozen] | dict[str, Node]:
         if not self._root._open:
             raise closed()
         data = self._data
         return self.origin if data is None else data
 
-    def _writing(self) -> dict[str, Any]:
+    def _writing(self) -> dict[str, Node]:
         self._check_write()
         return self._own()
 
-    def _own(self) -> dict[str, Any]:
+    def _own(self) -> dict[str, Node]:
         data = self._data
         if data is None:
-            data = self._data = dict(self.origin)
+            data = self._data = {**self.origin}
             self._touched = {}
         return data
 
@@ -65,10 +65,10 @@ class DraftDict(Draft, MutableMapping[str, Any]):
             raise KeyError(key)
         return value
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         return self._get(key, default)
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         data = self._writing()
         if type(key) is not str or not key.isascii():
             key = clean_key(key)
@@ -76,7 +76,7 @@ class DraftDict(Draft, MutableMapping[str, Any]):
         if value is old:
             return
         if type(value) is str:
-            fresh: Any = grown(old, value)
+            fresh: Frozen = grown(old, value)
         else:
             try:
                 fresh = self._admit(value)
@@ -91,14 +91,14 @@ class DraftDict(Draft, MutableMapping[str, Any]):
     def __delitem__(self, key: str) -> None:
         self._remove(key)
 
-    def _remove(self, key: str) -> Any:
+    def _remove(self, key: str) -> Frozen:
         data = self._writing()
         key = self._key(key)
         value = snapshot(data.pop(key))
         self._touched[key] = None
         return value
 
-    def pop(self, key: str, default: Any = _MISSING) -> Any:
+    def pop(self, key: str, default: object = _MISSING) -> Any:
         """Remove a key; its value comes back frozen."""
         if default is not _MISSING and key not in self:
             self._check_write()
@@ -119,13 +119,13 @@ class DraftDict(Draft, MutableMapping[str, Any]):
         self._touched.update(dict.fromkeys(data))
         data.clear()
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
+    def setdefault(self, key: str, default: object = None) -> Any:
         """The draft of the value under the key, put there first when there was none."""
         if key not in self:
             self[key] = default
         return self[key]
 
-    def __ior__(self, other: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> DraftDict:
+    def __ior__(self, other: Mapping[str, object] | Iterable[tuple[str, object]]) -> DraftDict:
         self.update(other)
         return self
 
@@ -141,7 +141,7 @@ class DraftDict(Draft, MutableMapping[str, Any]):
     def __reversed__(self) -> Iterator[str]:
         return reversed(self._reading())
 
-    def _parts(self) -> Iterable[Any]:
+    def _parts(self) -> Iterable[Node]:
         return () if self._data is None else self._data.values()
 
     def frozen(self) -> FrozenDict:
@@ -151,7 +151,7 @@ class DraftDict(Draft, MutableMapping[str, Any]):
         if data is None:
             return origin
         depth = origin._depth
-        parts: dict[str, Any] = {}
+        parts: dict[str, FrozenDict | FrozenList] = {}
         changed = False
         for key in self._touched:
             value = data.get(key, _MISSING)

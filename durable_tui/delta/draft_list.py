@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from collections.abc import Callable, Iterable, Iterator, MutableSequence, Sequence
 from operator import is_
-from typing import Any, SupportsIndex, overload
+from typing import Any, SupportsIndex, cast, overload
 
-from durable_tui.delta.diff import list_changes, settled
-from durable_tui.delta.frozen import FrozenDict, FrozenList, depth_bound, freeze, trusted_list
+from durable_tui.delta.diff import Node, list_changes, settled
+from durable_tui.delta.frozen import Frozen, FrozenDict, FrozenList, depth_bound, freeze, trusted_list
 from durable_tui.delta.node import DRAFTS, Draft, closed, detach, grown, locate, snapshot
 from durable_tui.delta.ops import Path
 
@@ -19,27 +19,27 @@ class DraftList(Draft, MutableSequence[Any]):
 
     __slots__ = ("_end", "_start")
     origin: FrozenList
-    _data: list[Any] | None
+    _data: list[Node] | None
     _start: int  # so many items at the front, and so many at the end, were neither written nor read as drafts
     _end: int
 
     def __init__(self) -> None:
         raise TypeError("a draft is made by DraftRoot")
 
-    def _reading(self) -> list[Any]:
+    def _reading(self) -> Sequence[Node]:
         if not self._root._open:
             raise closed()
         data = self._data
         return self.origin if data is None else data
 
-    def _own(self) -> list[Any]:
+    def _own(self) -> list[Node]:
         data = self._data
         if data is None:
-            data = self._data = self.origin[:]
+            data = self._data = cast("list[Node]", self.origin[:])
             self._start = self._end = len(data)
         return data
 
-    def _touching(self, start: int, stop: int) -> list[Any]:
+    def _touching(self, start: int, stop: int) -> list[Node]:
         """The items, writable; those from `start` up to `stop` are about to change."""
         data = self._own()
         self._start = min(self._start, start)
@@ -48,15 +48,14 @@ class DraftList(Draft, MutableSequence[Any]):
 
     def _at(self, index: int) -> Any:
         value = self._reading()[index]
-        kind = type(value)
-        if kind is FrozenDict or kind is FrozenList:
+        if type(value) is FrozenDict or type(value) is FrozenList:
             value = self._child(value)
             index = range(len(self._reading()))[index]
             self._touching(index, index + 1)[index] = value
         return value
 
-    def _items(self, values: Iterable[Any], start: int) -> list[Any]:
-        fresh: list[Any] = []
+    def _items(self, values: Iterable[object], start: int) -> list[Node]:
+        fresh: list[Node] = []
         try:
             for value in values:
                 fresh.append(self._admit(value))
@@ -65,7 +64,7 @@ class DraftList(Draft, MutableSequence[Any]):
             raise
         return fresh
 
-    def _splice(self, start: int, stop: int, values: Iterable[Any]) -> None:
+    def _splice(self, start: int, stop: int, values: Iterable[object]) -> None:
         """Replace a range; parts of it that are among the new values stay the drafts they are."""
         self._check_write()
         values = list(values)
@@ -89,9 +88,9 @@ class DraftList(Draft, MutableSequence[Any]):
         return self._at(index.__index__())
 
     @overload
-    def __setitem__(self, index: SupportsIndex, value: Any) -> None: ...
+    def __setitem__(self, index: SupportsIndex, value: object) -> None: ...
     @overload
-    def __setitem__(self, index: slice, value: Iterable[Any]) -> None: ...
+    def __setitem__(self, index: slice, value: Iterable[object]) -> None: ...
     def __setitem__(self, index: SupportsIndex | slice, value: Any) -> None:
         self._check_write()
         if isinstance(index, slice):
@@ -102,7 +101,7 @@ class DraftList(Draft, MutableSequence[Any]):
         if value is old:
             return
         if type(value) is str:
-            fresh: Any = grown(old, value)
+            fresh: Frozen = grown(old, value)
         else:
             try:
                 fresh = self._admit(value)
@@ -113,7 +112,7 @@ class DraftList(Draft, MutableSequence[Any]):
             detach(old)
         self._touching(place, place + 1)[place] = fresh
 
-    def _set_slice(self, index: slice, values: Iterable[Any]) -> None:
+    def _set_slice(self, index: slice, values: Iterable[object]) -> None:
         places = range(len(self._reading()))[index]
         if places.step == 1:
             self._splice(places.start, max(places.start, places.stop), values)
@@ -124,7 +123,7 @@ class DraftList(Draft, MutableSequence[Any]):
                 f"attempt to assign sequence of size {len(values)} to extended slice of size {len(places)}"
             )
         values = [value if isinstance(value, Draft) else freeze(value) for value in values]
-        items = self._reading()[:]
+        items: list[object] = [*self._reading()]
         for place, value in zip(places, values, strict=True):
             items[place] = value
         self._splice(0, len(items), items)
@@ -145,21 +144,21 @@ class DraftList(Draft, MutableSequence[Any]):
         for place in sorted(places, reverse=True):
             self.pop(place)
 
-    def insert(self, index: SupportsIndex, value: Any) -> None:
+    def insert(self, index: SupportsIndex, value: object) -> None:
         size = len(self._reading())
         place = index.__index__()
         place = max(0, place + size) if place < 0 else min(place, size)
         self._splice(place, place, (value,))
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         size = len(self._reading())
         self._splice(size, size, (value,))
 
-    def extend(self, values: Iterable[Any]) -> None:
+    def extend(self, values: Iterable[object]) -> None:
         size = len(self._reading())
         self._splice(size, size, values)
 
-    def __iadd__(self, values: Iterable[Any]) -> DraftList:
+    def __iadd__(self, values: Iterable[object]) -> DraftList:
         self.extend(values)
         return self
 
@@ -184,7 +183,7 @@ class DraftList(Draft, MutableSequence[Any]):
 
         self._reorder(sorted(self._reading(), key=rank, reverse=reverse))
 
-    def _reorder(self, items: list[Any]) -> None:
+    def _reorder(self, items: Sequence[Node]) -> None:
         self._check_write()
         self._touching(0, len(items))[:] = items
 
@@ -194,15 +193,16 @@ class DraftList(Draft, MutableSequence[Any]):
         except IndexError:
             raise IndexError(message) from None
 
-    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+    def index(self, value: object, start: int = 0, stop: int | None = None) -> int:
         value = settled(value)
-        items = self.frozen()
+        items: Sequence[object] = self.frozen()
         return items.index(value, start, len(items) if stop is None else stop)
 
-    def count(self, value: Any) -> int:
-        return self.frozen().count(settled(value))
+    def count(self, value: object) -> int:
+        items: Sequence[object] = self.frozen()
+        return items.count(settled(value))
 
-    def remove(self, value: Any) -> None:
+    def remove(self, value: object) -> None:
         self._check_write()
         self.pop(self.index(value))
 
@@ -222,7 +222,7 @@ class DraftList(Draft, MutableSequence[Any]):
             yield self._at(index)
             index += 1
 
-    def _parts(self) -> Iterable[Any]:
+    def _parts(self) -> Iterable[Node]:
         return () if self._data is None else self._data
 
     def frozen(self) -> FrozenList:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, cast
+from typing import Any, Final, NoReturn, SupportsIndex, TypeAlias, TypeVar, cast, final, overload
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 JsonObject: TypeAlias = "Mapping[str, Json]"
+Frozen: TypeAlias = "bool | int | float | str | FrozenDict | FrozenList | None"
+T = TypeVar("T")
+V = TypeVar("V")
 
 MAX_DEPTH: Final = 200
 """Containers that may be nested in a value; `[]` counts one."""
@@ -38,7 +41,7 @@ class JsonError(ValueError):
         shown = self.path if len(self.path) <= 12 else [*self.path[:6], "...", *self.path[-4:]]
         return f"{self.reason} (at {'/'.join(str(key) for key in shown)})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (JsonError, (self.reason, self.path))
 
     def inside(self, key: object) -> None:
@@ -61,20 +64,21 @@ class Pending:
         raise TypeError("not a draft")
 
 
-def _refuse(self: object, *_args: Any, **_kwargs: Any) -> NoReturn:
+def _refuse(self: object, *_args: object, **_kwargs: object) -> NoReturn:
     raise TypeError("a frozen JSON value cannot be changed; use thaw() for a copy that can")
 
 
-class FrozenDict(dict[str, Any]):
+@final
+class FrozenDict(dict[str, "Frozen"]):
     """An immutable JSON object. `FrozenDict(mapping)` is `freeze(mapping)`; `copy()` and `|` give plain dicts."""
 
     __slots__ = ("_depth",)
     _depth: int  # an upper bound of the containers nested here, this one included
 
-    def __new__(cls, value: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> FrozenDict:
+    def __new__(cls, value: Mapping[str, object] | Iterable[tuple[str, object]] = ()) -> FrozenDict:
         return cast(FrozenDict, freeze(dict(value)))
 
-    def __init__(self, value: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()) -> None:
+    def __init__(self, value: Mapping[str, object] | Iterable[tuple[str, object]] = ()) -> None:
         """Everything is done by `__new__`; running this again changes nothing."""
 
     __setitem__ = __delitem__ = _refuse
@@ -87,23 +91,24 @@ class FrozenDict(dict[str, Any]):
     def __deepcopy__(self, memo: object) -> FrozenDict:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (freeze, (thaw(self),))
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         return self.__reduce__()
 
 
-class FrozenList(list[Any]):
+@final
+class FrozenList(list["Frozen"]):
     """An immutable JSON array. `FrozenList(items)` is `freeze(list(items))`; `copy()`, `+` and slices give plain lists."""
 
     __slots__ = ("_depth",)
     _depth: int
 
-    def __new__(cls, value: Iterable[Any] = ()) -> FrozenList:
+    def __new__(cls, value: Iterable[object] = ()) -> FrozenList:
         return cast(FrozenList, freeze(list(value)))
 
-    def __init__(self, value: Iterable[Any] = ()) -> None:
+    def __init__(self, value: Iterable[object] = ()) -> None:
         """Everything is done by `__new__`; running this again changes nothing."""
 
     __setitem__ = __delitem__ = _refuse
@@ -116,14 +121,14 @@ class FrozenList(list[Any]):
     def __deepcopy__(self, memo: object) -> FrozenList:
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (freeze, (thaw(self),))
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[object, ...]:
         return self.__reduce__()
 
 
-def trusted_dict(items: dict[str, Any], depth: int) -> FrozenDict:
+def trusted_dict(items: Mapping[str, Any], depth: int) -> FrozenDict:
     """Wrap a shallow copy of a dict whose keys and values are known to be clean and frozen."""
     out = _dict_new(FrozenDict)
     _dict_update(out, items)
@@ -139,19 +144,18 @@ def trusted_list(items: Iterable[Any], depth: int) -> FrozenList:
     return out
 
 
-def depth_bound(value: Any) -> int:
+def depth_bound(value: Frozen) -> int:
     """An upper bound of the containers nested in a frozen value, in no time; a scalar has 0."""
-    kind = type(value)
-    return value._depth if kind is FrozenDict or kind is FrozenList else 0
+    return value._depth if type(value) is FrozenDict or type(value) is FrozenList else 0
 
 
-def check_depth(value: Any, level: int, limit: int = MAX_DEPTH) -> None:
+def check_depth(value: Frozen, level: int, limit: int = MAX_DEPTH) -> None:
     """Raise JsonError when a frozen value placed below `level` containers nests too deeply."""
     if level + depth_bound(value) > limit and level + _exact_depth(value) > limit:
         raise _too_deep(limit)
 
 
-def _exact_depth(value: Any) -> int:
+def _exact_depth(value: Frozen) -> int:
     # Bounds only ever grow, so one that grew too far is measured again; without recursion, however deep it is.
     level, deepest = [value], 0
     while level := list({id(item): item for item in level if isinstance(item, (FrozenDict, FrozenList))}.values()):
@@ -180,7 +184,11 @@ def utf16_length(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def freeze(value: Any) -> Any:
+@overload
+def freeze(value: dict[str, V]) -> Any: ...  # of the shape that the place it goes to asks for
+@overload
+def freeze(value: T) -> T: ...
+def freeze(value: object) -> object:
     """A strict JSON deep copy of `value` that can never change; an already frozen value is returned as it is.
 
     Accepted: None, bool, int, float, str, list, tuple, dict, drafts, and subclasses of these, which lose their class.
@@ -191,12 +199,11 @@ def freeze(value: Any) -> Any:
     return freeze_within(value, MAX_DEPTH)
 
 
-def freeze_within(value: Any, limit: int) -> Any:
+def freeze_within(value: object, limit: int) -> Frozen:
     """`freeze` with another depth limit."""
-    kind = type(value)
-    if kind is FrozenDict or kind is FrozenList:
+    if type(value) is FrozenDict or type(value) is FrozenList:
         return value
-    if kind is str:
+    if type(value) is str:
         return clean_text(value)
     try:
         return _freeze(value, limit, limit)
@@ -204,29 +211,28 @@ def freeze_within(value: Any, limit: int) -> Any:
         raise _too_deep(limit) from None
 
 
-def _freeze(value: Any, room: int, limit: int) -> Any:
-    kind = type(value)
-    if kind is int:
+def _freeze(value: object, room: int, limit: int) -> Frozen:
+    if type(value) is int:
         if -_INT_LIMIT < value < _INT_LIMIT:
             return value
         raise JsonError("an integer of more than 4300 digits is not JSON here")
-    if value is None or kind is bool:
+    if type(value) is dict:
+        return _freeze_dict(value, room, limit)
+    if type(value) is list or type(value) is tuple:
+        return _freeze_list(value, room, limit)
+    if value is None or type(value) is bool:
         return value
-    if kind is float:
+    if type(value) is float:
         if isfinite(value):
             return value
         raise JsonError(f"{value} is not JSON")
-    if kind is FrozenDict or kind is FrozenList:
+    if type(value) is FrozenDict or type(value) is FrozenList:
         check_depth(value, limit - room, limit)
         return value
-    if kind is dict:
-        return _freeze_dict(value, room, limit)
-    if kind is list or kind is tuple:
-        return _freeze_list(value, room, limit)
     return _freeze_odd(value, room, limit)
 
 
-def _freeze_odd(value: Any, room: int, limit: int) -> Any:
+def _freeze_odd(value: object, room: int, limit: int) -> Frozen:
     if isinstance(value, Pending):
         return _freeze(value.frozen(), room, limit)
     if isinstance(value, str):
@@ -242,61 +248,65 @@ def _freeze_odd(value: Any, room: int, limit: int) -> Any:
     raise JsonError(f"a {type(value).__name__} is not JSON")
 
 
-def _freeze_dict(value: dict[Any, Any], room: int, limit: int) -> FrozenDict:
+def _freeze_dict(value: Mapping[object, object], room: int, limit: int) -> FrozenDict:
     if not room:
         raise _too_deep(limit)
-    plain: dict[str, Any] = {}
+    plain: dict[str, Frozen] = {}
     depth = 0
-    key: Any = None
+    key: object = None
+    part: Frozen
     try:
         for key, item in value.items():
-            kind = type(item)
-            if kind is str:
-                if not item.isascii():
-                    item = clean_text(item)
-            elif item is not None and kind is not bool:
-                item = _freeze(item, room - 1, limit)
-                kind = type(item)
-                if (kind is FrozenDict or kind is FrozenList) and item._depth > depth:
-                    depth = item._depth
-            plain[key if type(key) is str and key.isascii() else clean_key(key)] = item
+            if type(item) is str:
+                part = item if item.isascii() else clean_text(item)
+            elif item is None or type(item) is bool:
+                part = item
+            else:
+                part = _freeze(item, room - 1, limit)
+                if (type(part) is FrozenDict or type(part) is FrozenList) and part._depth > depth:
+                    depth = part._depth
+            plain[key if type(key) is str and key.isascii() else clean_key(key)] = part
     except JsonError as error:
         error.inside(key)
         raise
     return trusted_dict(plain, depth + 1)
 
 
-def _freeze_list(value: list[Any] | tuple[Any, ...], room: int, limit: int) -> FrozenList:
+def _freeze_list(value: Iterable[object], room: int, limit: int) -> FrozenList:
     if not room:
         raise _too_deep(limit)
-    plain: list[Any] = []
+    plain: list[Frozen] = []
     depth = 0
+    part: Frozen
     try:
         for item in value:
-            kind = type(item)
-            if kind is str:
-                if not item.isascii():
-                    item = clean_text(item)
-            elif item is not None and kind is not bool:
-                item = _freeze(item, room - 1, limit)
-                kind = type(item)
-                if (kind is FrozenDict or kind is FrozenList) and item._depth > depth:
-                    depth = item._depth
-            plain.append(item)
+            if type(item) is str:
+                part = item if item.isascii() else clean_text(item)
+            elif item is None or type(item) is bool:
+                part = item
+            else:
+                part = _freeze(item, room - 1, limit)
+                if (type(part) is FrozenDict or type(part) is FrozenList) and part._depth > depth:
+                    depth = part._depth
+            plain.append(part)
     except JsonError as error:
         error.inside(len(plain))
         raise
     return trusted_list(plain, depth + 1)
 
 
-def clean_key(key: Any) -> str:
+def clean_key(key: object) -> str:
     """A key as it is stored; JsonError when it is not text."""
     if not isinstance(key, str):
         raise JsonError(f"a key must be text, not {type(key).__name__}")
     return clean_text(key if type(key) is str else str.__str__(key))
 
 
-def thaw(value: Any) -> Any:
+@overload
+def thaw(value: Mapping[str, V]) -> dict[str, V]: ...
+@overload
+def thaw(value: T) -> T: ...
+def thaw(value: object) -> object:
     """A deep copy made of plain dicts and lists, free to be changed; drafts are copied as they stand."""
     if isinstance(value, Pending):
         value = value.frozen()
@@ -307,17 +317,16 @@ def thaw(value: Any) -> Any:
     return value
 
 
-def same(left: Any, right: Any) -> bool:
+def same(left: Frozen, right: Frozen) -> bool:
     """Whether two frozen values have one JSON text but for key order: 1, 1.0 and true differ, as do 0.0 and -0.0."""
     if left is right:
         return True
-    kind = type(left)
-    if kind is not type(right):
+    if type(left) is not type(right):
         return False
-    if kind is FrozenDict:
+    if type(left) is FrozenDict and type(right) is FrozenDict:
         return len(left) == len(right) and all(key in right and same(item, right[key]) for key, item in left.items())
-    if kind is FrozenList:
+    if type(left) is FrozenList and type(right) is FrozenList:
         return len(left) == len(right) and all(map(same, left, right))
-    if kind is float:
+    if type(left) is float:
         return repr(left) == repr(right)
-    return bool(left == right)
+    return left == right

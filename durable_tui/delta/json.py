@@ -22,12 +22,12 @@ _encode_sorted = json.JSONEncoder(
 _decode = json.JSONDecoder(parse_constant=_refuse_constant).decode
 
 
-def dumps(value: Any) -> str:
+def dumps(value: object) -> str:
     """Compact JSON text of `value`, keys in their own order, never with a lone surrogate; JsonError as `freeze`."""
     return _encode(freeze_within(value, _TEXT_DEPTH))
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """As `dumps`, keys sorted: two values have one text exactly when `same` holds for them."""
     return _encode_sorted(freeze_within(value, _TEXT_DEPTH))
 

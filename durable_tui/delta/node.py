@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
-from durable_tui.delta.diff import settled
+from durable_tui.delta.diff import Node, settled
 from durable_tui.delta.frozen import (
     MAX_DEPTH,
+    Frozen,
     FrozenDict,
     FrozenList,
     JsonError,
@@ -15,7 +16,7 @@ from durable_tui.delta.frozen import (
     check_depth,
     clean_text,
     depth_bound,
-    freeze,
+    freeze_within,
 )
 
 _new = object.__new__
@@ -39,16 +40,16 @@ class Draft(Pending):
     _root: Lifetime
     _level: int  # the containers from the root down to this one
     _detached: bool
-    _data: Any  # a shallow plain copy of origin holding values and child nodes, once something was read or written
+    _data: object  # a shallow plain copy of origin holding values and child nodes, once something was read or written
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
         return bool(self.frozen() == settled(other))
 
-    def __copy__(self) -> Any:
+    def __copy__(self) -> FrozenDict | FrozenList:
         return self.frozen()
 
-    def __deepcopy__(self, memo: object) -> Any:
+    def __deepcopy__(self, memo: object) -> FrozenDict | FrozenList:
         return self.frozen()
 
     def __reduce__(self) -> NoReturn:
@@ -57,21 +58,20 @@ class Draft(Pending):
     def __repr__(self) -> str:
         return repr(self.frozen()) if self._root._open else "<closed draft>"
 
-    def _admit(self, value: Any) -> Any:
+    def _admit(self, value: object) -> Frozen:
         """A checked, frozen copy of a value that is to be put here."""
-        kind = type(value)
-        if kind is str:
+        if type(value) is str:
             return clean_text(value)
-        value = freeze(value)
-        if self._level + depth_bound(value) > MAX_DEPTH:
-            check_depth(value, self._level)
-        return value
+        fresh = freeze_within(value, MAX_DEPTH)
+        if self._level + depth_bound(fresh) > MAX_DEPTH:
+            check_depth(fresh, self._level)
+        return fresh
 
-    def _child(self, value: FrozenDict | FrozenList) -> Any:
+    def _child(self, value: FrozenDict | FrozenList) -> Draft:
         """The draft of a container that was found here."""
         return draft_of(value, self._root, self._level + 1, self._detached)
 
-    def _parts(self) -> Iterable[Any]:
+    def _parts(self) -> Iterable[Node]:
         """The values and drafts held here once something was read or written."""
         raise TypeError("not a container")
 
@@ -86,7 +86,7 @@ DRAFTS: Final[dict[type, type[Draft]]] = {}
 """The draft for each kind of frozen container."""
 
 
-def draft_of(value: FrozenDict | FrozenList, root: Lifetime, level: int, detached: bool = False) -> Any:
+def draft_of(value: FrozenDict | FrozenList, root: Lifetime, level: int, detached: bool = False) -> Draft:
     """A new, untouched draft of a part that lies below `level` - 1 containers."""
     node: Draft = _new(DRAFTS[type(value)])
     node._root = root
@@ -97,7 +97,7 @@ def draft_of(value: FrozenDict | FrozenList, root: Lifetime, level: int, detache
     return node
 
 
-def detach(value: Any) -> None:
+def detach(value: Node) -> None:
     """Mark a part that leaves its draft, and all parts of it that were handed out."""
     if isinstance(value, Draft) and not value._detached:
         value._detached = True
@@ -106,12 +106,10 @@ def detach(value: Any) -> None:
                 detach(item)
 
 
-def snapshot(value: Any) -> Any:
+def snapshot(value: Node) -> Frozen:
     """What a removed item is handed back as: its frozen value."""
-    if isinstance(value, Draft):
-        detach(value)
-        return value.frozen()
-    return value
+    detach(value)
+    return settled(value)
 
 
 def closed() -> DraftClosed:
@@ -119,7 +117,7 @@ def closed() -> DraftClosed:
     return DraftClosed("this draft has ended; what it held can no longer be read or written")
 
 
-def grown(old: Any, new: str) -> str:
+def grown(old: object, new: str) -> str:
     """`clean_text` of a text that most often is the old one and a little more."""
     if new.isascii() or type(old) is not str or not old or not new.startswith(old):
         return clean_text(new)

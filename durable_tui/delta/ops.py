@@ -13,25 +13,29 @@ A path is a list of keys and indices; only `r`, `p` and `m` may address the root
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeGuard, TypeVar, cast
 
 from durable_tui.delta.frozen import (
+    MAX_DEPTH,
+    Frozen,
     FrozenDict,
     FrozenList,
-    Json,
     JsonError,
     check_depth,
     clean_text,
     depth_bound,
     freeze,
+    freeze_within,
     trusted_dict,
     trusted_list,
 )
 
-Path = tuple[str | int, ...]
-Op: TypeAlias = "Sequence[Json]"
-"""One op as stored: its letter, then its arguments."""
+T = TypeVar("T")
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a part is: keys and indices from the root."""
+Op: TypeAlias = Sequence[Any]
+"""One op as stored: its letter, then its arguments, of which each letter has others."""
 
 _dict_set = dict.__setitem__
 _dict_delete = dict.__delitem__
@@ -44,30 +48,30 @@ class OpError(ValueError):
     """An op that is malformed or does not fit the value it was applied to."""
 
 
-def op(name: str, path: Path, *rest: Any) -> FrozenList:
+def op(name: str, path: Path, *rest: Frozen) -> FrozenList:
     """A frozen op with a path; `rest` must be frozen already."""
     items = [name, trusted_list(path, 1), *rest]
     return trusted_list(items, 2 + max(depth_bound(item) for item in rest) if rest else 2)
 
 
-def set_op(path: Path, value: Any) -> FrozenList:
+def set_op(path: Path, value: Frozen) -> FrozenList:
     """`s`, or `r` at the root."""
     return op("s", path, value) if path else trusted_list(["r", value], 1 + depth_bound(value))
 
 
-def apply_ops(value: Any, ops: Iterable[Any]) -> Any:
+def apply_ops(value: T, ops: Iterable[Op]) -> T:
     """The frozen value that `ops`, in order, make of `value`; OpError when one does not fit.
 
     The input is never touched and every part that no op reaches is shared by identity. A `t` that would cut a surrogate
     pair (we write none) leaves U+FFFD for the half that stays, so later counts still fit.
     """
-    state = _State(freeze(value))
+    state = _State(freeze_within(value, MAX_DEPTH))
     for number, item in enumerate(ops):
         try:
             state.apply(item)
         except (OpError, JsonError) as error:
             raise OpError(f"op {number} {item!r:.120}: {error}") from error
-    return state.root
+    return cast(T, state.root)
 
 
 class _State:
@@ -75,11 +79,11 @@ class _State:
 
     __slots__ = ("owned", "root")
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: Frozen) -> None:
         self.root = root
-        self.owned: dict[int, Any] = {}
+        self.owned: dict[int, FrozenDict | FrozenList] = {}
 
-    def apply(self, item: Any) -> None:
+    def apply(self, item: Op) -> None:
         if not isinstance(item, (list, tuple)) or not item:
             raise OpError("not an op")
         name, arity = item[0], len(item)
@@ -91,8 +95,11 @@ class _State:
             self._set(item[1], freeze(item[2]))
         elif name == "d" and arity == 2:
             node = self._reach(item[1], 1, 0)
-            key = _existing(node, item[1][-1])
-            _dict_delete(node, key) if type(node) is FrozenDict else _list_delete(node, key)
+            key = item[1][-1]
+            if type(node) is FrozenDict:
+                _dict_delete(node, _key(node, key))
+            else:
+                _list_delete(node, _index(node, key))
         elif name == "t" and arity == 3:
             self._text(item[1], _trimmed, item[2])
         elif name == "p" and arity == 5:
@@ -102,37 +109,37 @@ class _State:
         else:
             raise OpError("not an op")
 
-    def _set(self, path: Any, value: Any) -> None:
+    def _set(self, path: Sequence[object], value: Frozen) -> None:
         node = self._reach(path, 1, depth_bound(value))
         check_depth(value, len(path))
         key = path[-1]
-        if type(node) is FrozenList and type(key) is int and key == len(node):
+        if type(node) is FrozenDict:
+            _dict_set(node, clean_text(key) if isinstance(key, str) else _key(node, key), value)
+        elif type(key) is int and key == len(node):
             _list_append(node, value)
-        elif type(node) is FrozenDict and isinstance(key, str):
-            _dict_set(node, clean_text(key), value)
         else:
-            _list_set(node, _existing(node, key), value)
+            _list_set(node, _index(node, key), value)
 
-    def _text(self, path: Any, change: Any, argument: Any) -> None:
+    def _text(self, path: Sequence[object], change: Callable[[str, object], str], argument: object) -> None:
         node = self._reach(path, 1, 0)
-        key = _existing(node, path[-1])
-        text = node[key]
-        if type(text) is not str:
-            raise OpError("there is no text there")
-        text = change(text, argument)
-        _dict_set(node, key, text) if type(node) is FrozenDict else _list_set(node, key, text)
+        if type(node) is FrozenDict:
+            key = _key(node, path[-1])
+            _dict_set(node, key, change(_text_of(node[key]), argument))
+        else:
+            index = _index(node, path[-1])
+            _list_set(node, index, change(_text_of(node[index]), argument))
 
-    def _splice(self, path: Any, index: Any, removed: Any, items: Any) -> None:
+    def _splice(self, path: Sequence[object], index: object, removed: object, items: object) -> None:
         if not isinstance(items, (list, tuple)) or not _is_count(index) or not _is_count(removed):
             raise OpError("not a splice")
-        new = freeze(items)
+        new = cast(FrozenList, freeze_within(items, MAX_DEPTH))
         node = self._reach_list(path, depth_bound(new) - 1)
         check_depth(new, len(path))
         if index + removed > len(node):
             raise OpError(f"the list has only {len(node)} items")
         _list_set(node, slice(index, index + removed), new)
 
-    def _reorder(self, path: Any, permutation: Any) -> None:
+    def _reorder(self, path: Sequence[object], permutation: object) -> None:
         node = self._reach_list(path, 0)
         size = len(node)
         if (
@@ -144,13 +151,13 @@ class _State:
             raise OpError(f"not a permutation of {size} items")
         _list_set(node, slice(None), [node[index] for index in permutation])
 
-    def _reach_list(self, path: Any, below: int) -> FrozenList:
+    def _reach_list(self, path: Sequence[object], below: int) -> FrozenList:
         node = self._reach(path, 0, below)
         if type(node) is not FrozenList:
             raise OpError("there is no list there")
         return node
 
-    def _reach(self, path: Any, spare: int, below: int) -> Any:
+    def _reach(self, path: Sequence[object], spare: int, below: int) -> FrozenDict | FrozenList:
         """An owned copy of the container a path without its last `spare` keys leads to; `below` levels will hang there."""
         if not isinstance(path, (list, tuple)):
             raise OpError("not a path")
@@ -159,50 +166,66 @@ class _State:
             raise OpError("this op cannot address the root")
         node = self.root = self._own(self.root, steps + 1 + below)
         for step in range(steps):
-            key = _existing(node, path[step])
-            child = node[key]
-            mine = self._own(child, steps - step + below)
-            if mine is not child:
-                _dict_set(node, key, mine) if type(node) is FrozenDict else _list_set(node, key, mine)
+            depth = steps - step + below
+            if type(node) is FrozenDict:
+                key = _key(node, path[step])
+                child = node[key]
+                mine = self._own(child, depth)
+                if mine is not child:
+                    _dict_set(node, key, mine)
+            else:
+                index = _index(node, path[step])
+                child = node[index]
+                mine = self._own(child, depth)
+                if mine is not child:
+                    _list_set(node, index, mine)
             node = mine
         return node
 
-    def _own(self, node: Any, depth: int) -> Any:
-        kind = type(node)
-        if kind is not FrozenDict and kind is not FrozenList:
+    def _own(self, node: Frozen, depth: int) -> FrozenDict | FrozenList:
+        if type(node) is not FrozenDict and type(node) is not FrozenList:
             raise OpError("the path leads into a value that has no parts")
         if id(node) in self.owned:
             if node._depth < depth:
                 node._depth = depth
             return node
         depth = max(node._depth, depth)
-        mine = trusted_dict(node, depth) if kind is FrozenDict else trusted_list(node, depth)
+        mine = trusted_dict(node, depth) if type(node) is FrozenDict else trusted_list(node, depth)
         self.owned[id(mine)] = mine
         return mine
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0
 
 
-def _existing(node: Any, key: Any) -> Any:
-    """The key as the container knows it; OpError when there is nothing under it."""
-    if type(node) is FrozenDict:
-        if isinstance(key, str) and (key in node or (key := clean_text(key)) in node):
-            return key
-        raise OpError(f"there is no key {key!r}")
+def _key(node: FrozenDict, key: object) -> str:
+    """The key as the object knows it; OpError when there is nothing under it."""
+    if isinstance(key, str) and (key in node or (key := clean_text(key)) in node):
+        return key
+    raise OpError(f"there is no key {key!r}")
+
+
+def _index(node: FrozenList, key: object) -> int:
+    """The index, when the list has an item there; OpError otherwise."""
     if type(key) is int and 0 <= key < len(node):
         return key
     raise OpError(f"there is no index {key!r}")
 
 
-def _appended(text: str, more: Any) -> str:
+def _text_of(value: Frozen) -> str:
+    if type(value) is not str:
+        raise OpError("there is no text there")
+    return value
+
+
+def _appended(text: str, more: object) -> str:
     if not isinstance(more, str):
         raise OpError("only text can be appended")
     return text + clean_text(more)
 
 
-def _trimmed(text: str, units: Any) -> str:
+def _trimmed(text: str, units: object) -> str:
     if not _is_count(units):
         raise OpError("not a number of units")
     if text.isascii():

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from durable_tui.ground.lazy import lazy
 
 if TYPE_CHECKING:
-    from durable_tui.engine.task import Abandonment, Decision, TaskDefinition, new_task
+    from durable_tui.engine.gates import time_gate
+    from durable_tui.engine.task import (
+        Abandonment,
+        Decision,
+        TaskDefinition,
+        TaskNotGated,
+        advance_gated,
+        new_task,
+    )
     from durable_tui.engine.task_handle import TaskHandle
 
 _LAZY = {
@@ -18,10 +26,22 @@ _LAZY = {
     "Decision": "task",
     "TaskDefinition": "task",
     "TaskHandle": "task_handle",
+    "TaskNotGated": "task",
+    "advance_gated": "task",
     "new_task": "task",
+    "time_gate": "gates",
 }
 
-__all__ = ["Abandonment", "Decision", "TaskDefinition", "TaskHandle", "new_task"]
+__all__ = [
+    "Abandonment",
+    "Decision",
+    "TaskDefinition",
+    "TaskHandle",
+    "TaskNotGated",
+    "advance_gated",
+    "new_task",
+    "time_gate",
+]
 
 
 __getattr__ = lazy(__name__, _LAZY)

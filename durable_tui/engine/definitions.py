@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
-from durable_tui.delta import freeze
+from durable_tui.delta import JsonObject, freeze
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.task import Abandonment, Decision, TaskDefinition
 from durable_tui.engine.task_record import checkpoint_of, describe, is_decided, phase_of, status_of
@@ -48,7 +48,7 @@ class Definitions:
             return "migration_failed"
         return None
 
-    def migrated(self, record: TaskRecord) -> tuple[Any, int] | None:
+    def migrated(self, record: TaskRecord) -> tuple[JsonObject, int] | None:
         """The checkpoint and version as the installed code has them; None when its migration fails."""
         definition = self._lookup(record["kind"])
         if definition is None:
@@ -59,7 +59,7 @@ class Definitions:
         try:
             if definition.migrate is None:
                 raise ValueError("there is no migration")
-            checkpoint = freeze(definition.migrate(checkpoint, version))
+            checkpoint = cast("JsonObject", freeze(definition.migrate(checkpoint, version)))
             if not isinstance(checkpoint, dict) or "phase" not in checkpoint:
                 raise ValueError("the migration gave no checkpoint with a phase")
         except Exception as error:  # noqa: BLE001 - reported; the task is blocked

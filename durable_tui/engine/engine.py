@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from durable_tui.engine.definitions import Definitions, Lookup
 from durable_tui.engine.ended_tasks import EndedTasks
 from durable_tui.engine.execution import Invocations
+from durable_tui.engine.gates import Gates, SomeAskBook, released
 from durable_tui.engine.ownership import ordinary_tasks
 from durable_tui.engine.recovery import RecoveryReport, opens_keep_dying, recover
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.scheduler import QueueOwner, Scheduler
 from durable_tui.engine.space import Space
 from durable_tui.engine.task import TaskDefinition, new_task
-from durable_tui.engine.task_record import changed, is_decided, mark_for_abort
+from durable_tui.engine.task_record import mark_for_abort
 from durable_tui.engine.task_rules import TaskRules
 from durable_tui.engine.tidying import Tidying
 from durable_tui.engine.waiters import Waiters
-from durable_tui.session import DocumentDefinition, Session, Transaction
+from durable_tui.session import Session, SomeDefinition, Transaction
 from durable_tui.storage.errors import StorageError
 from durable_tui.storage.records import TaskRecord
 
@@ -38,6 +38,7 @@ class EngineSettings:
 class Engine:
     """Runs the tasks of one session. `lookup` gives the code of a kind, `queue` holds inputs for conversations.
 
+    `asks` is where the answers are found that gates wait for (spec 6.12).
     `recorded` are the documents of a conversation of which the flight recorder keeps the end at a death (spec 5.7).
     """
 
@@ -47,7 +48,8 @@ class Engine:
         settings: EngineSettings,
         lookup: Lookup,
         queue: QueueOwner,
-        recorded: Sequence[DocumentDefinition[Any]] = (),
+        asks: SomeAskBook,
+        recorded: Sequence[SomeDefinition] = (),
     ) -> None:
         wakeup = asyncio.Event()
         self.session = session
@@ -61,19 +63,21 @@ class Engine:
         self._recorded = recorded
         self._task_changes: Waiters[None] = Waiters()
         session.observe(lambda commit: self._task_changes.resolve(ANY_TASK, None) if commit.tasks else None)
+        self._gates = Gates(session, asks)
         self._space = Space(session, self.reports, settings.space_interval, wakeup.set)
         self._invocations = Invocations(
             session, self.definitions, self.ended_tasks, self._space, self.reports, wakeup.set
         )
         self._scheduler = Scheduler(
-            session, self.definitions, self._invocations, self.recovery, self._space, self.reports, self.tidying, queue,
-            restart_limit=settings.restart_limit, wakeup=wakeup,
+            session, self.definitions, self._invocations, self._gates, self.recovery, self._space, self.reports,
+            self.tidying, queue, restart_limit=settings.restart_limit, wakeup=wakeup,
         )  # fmt: skip
         TaskRules(session, self.ended_tasks, self.recovery, self._scheduler.may_reserve)
         self.paused_reason: str | None = None
 
     async def recover(self) -> None:
         """Make the commit of opening (spec 15). Dispatches nothing."""
+        await self._gates.load()
         # Those that were only waiting for their turn are innocent, but not proven: they wait for their turn again.
         found = [
             task_id for task_id, task in self.session.tasks.items() if task["state"]["status"] in ("running", "pending")
@@ -197,13 +201,17 @@ class Engine:
         await self._invocations.join(task_id)
 
     async def retry_task(self, task_id: int) -> None:
-        """Release a task parked by the restart limit (spec 6.11). Raises LookupError when it is not live."""
+        """Let a task go on that a person must let go on: parked by the restart limit, or at a person's gate.
+
+        Nothing else is touched (spec 6.11, 6.12). Raises LookupError when it is not live.
+        """
         async with self.session.commit() as tx:
             record = tx.candidate(task_id)
             if record is None:
                 raise LookupError(f"task {task_id} is not live")
-            if "restarts" in record and not is_decided(record):
-                tx.put_task(changed(record, restarts=None))
+            free = released(record, self.session.now())
+            if free != record:
+                tx.put_task(free)
         self.wake()
 
     # -- the end -------------------------------------------------------------------------------------------------

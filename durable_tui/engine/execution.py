@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
+from durable_tui.delta import Json
 from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.ended_tasks import EndedTasks
 from durable_tui.engine.reports import Reports
@@ -25,7 +26,7 @@ from durable_tui.engine.task_record import (
 )
 from durable_tui.session import Session, SessionClosed, SessionPoisoned
 from durable_tui.storage.errors import Fenced, StorageError, StorageRejected, StorageUncertain
-from durable_tui.storage.records import Outcome, TaskRecord
+from durable_tui.storage.records import Gate, Outcome, TaskRecord
 
 log = logging.getLogger(__name__)
 FATAL = (Fenced, SessionPoisoned, SessionClosed, StorageUncertain)
@@ -72,10 +73,10 @@ class Invocations:
 
     # -- from outside --------------------------------------------------------------------------------------------
 
-    def start(self, record: TaskRecord) -> None:
-        """Run the phases of a reserved task."""
+    def start(self, record: TaskRecord, gate: Gate | None) -> None:
+        """Run the phases of a reserved task; `gate` is the open one its reservation dropped."""
         handle = TaskHandle(self._session, self._ended_tasks, self._space, record)
-        self._invoke(handle, self._drive(handle))
+        self._invoke(handle, self._drive(handle, gate))
 
     def start_abort(self, record: TaskRecord, definition: TaskDefinition) -> None:
         """Run the abort handler of a marked task whose owned work drained."""
@@ -205,7 +206,7 @@ class Invocations:
         finally:
             self._forget(task_id, invocation)
 
-    async def _drive(self, handle: TaskHandle) -> None:
+    async def _drive(self, handle: TaskHandle, gate: Gate | None) -> None:
         """Run phase after phase until the task ends, waits, or may not go on, in the order of 6.3."""
         definition: TaskDefinition | None = None
         while True:
@@ -219,7 +220,7 @@ class Invocations:
                     async with handle.commit() as tx:
                         tx.put_task(changed(handle.record, state={"status": "pending", "checkpoint": before}))
                     return
-                handler = definition.phases.get(before.get("phase"))
+                handler = definition.phases.get(str(before.get("phase")))
                 if handler is None:
                     raise LookupError(f"{record['kind']} has no phase {before.get('phase')!r}")
                 await handler(handle)
@@ -230,8 +231,9 @@ class Invocations:
             after = self._session.tasks.get(handle.id)
             if after is None or status_of(after) != "running" or self.closing or after["abortRequested"]:
                 if after is not None and gate_of(after) is not None:
-                    self.forget(handle.id)  # a gate is progress
+                    await self._stopped_at_gate(handle, after, before, gate)
                 return
+            gate = None
             invocation = self._running.get(handle.id)
             if isinstance(error, asyncio.CancelledError) and invocation is not None and invocation.asked:
                 return
@@ -241,6 +243,14 @@ class Invocations:
             if checkpoint_of(after) == before and not handle.waited:
                 await self._fault(handle, f"phase {phase_of(record)} ended without durable progress")
                 return
+            self.forget(handle.id)
+
+    async def _stopped_at_gate(self, handle: TaskHandle, after: TaskRecord, before: Json, gate: Gate | None) -> None:
+        """A gate is progress, unless it is the one that just opened, at an unchanged checkpoint: that goes on for ever."""
+        same = gate_of(after) == gate and checkpoint_of(after) == before
+        if same and not self.closing and not after["abortRequested"]:
+            await self._fault(handle, f"phase {phase_of(after)} ended at its gate without durable progress")
+        else:
             self.forget(handle.id)
 
     async def _drive_abort(self, handle: TaskHandle, definition: TaskDefinition) -> None:

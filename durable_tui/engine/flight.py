@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
-from durable_tui.delta import apply_ops, dumps
-from durable_tui.session import DocumentDefinition, Session
+from durable_tui.delta import Json, Op, apply_ops, dumps
+from durable_tui.session import Session, SomeDefinition
 from durable_tui.storage.records import FlightRow, StoredRevision
 
 LIMIT = 2 * 1024 * 1024  # bytes kept of one death, as JSON text
@@ -16,7 +16,7 @@ BASES = 2  # a document's newest base may be a moment old: the one before it is 
 
 async def record_flight(
     session: Session,
-    definitions: Sequence[DocumentDefinition[Any]],
+    definitions: Sequence[SomeDefinition],
     conversations: Sequence[int],
     epoch: int,
     limit: int = LIMIT,
@@ -48,9 +48,11 @@ def fold_to(history: Sequence[StoredRevision], limit: int) -> list[StoredRevisio
     total = sum(sizes)
     if total <= limit:
         return list(history)
-    value: Any = None
+    value: Json = None
     for index, revision in enumerate(history):
-        value = revision.content if revision.kind == "base" else apply_ops(value, cast("list[Any]", revision.content))
+        value = (
+            revision.content if revision.kind == "base" else apply_ops(value, cast("Sequence[Op]", revision.content))
+        )
         size = len(dumps(value).encode("utf-8", "surrogatepass"))
         total -= sizes[index]
         if size + total <= limit:

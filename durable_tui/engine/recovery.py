@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from durable_tui.delta import freeze
 from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.flight import KEPT as KEPT_FLIGHTS
 from durable_tui.engine.flight import record_flight
@@ -14,9 +13,9 @@ from durable_tui.engine.ownership import children_of
 from durable_tui.engine.shapes import Death, FoundTask, QueuedAtDeath, Recovery, Verdict
 from durable_tui.engine.task import Decision
 from durable_tui.engine.task_record import changed, checkpoint_of, phase_of, status_of
-from durable_tui.session import Commit, DocumentDefinition, Session, Transaction
+from durable_tui.session import Commit, DocumentDefinition, Session, SomeDefinition, Transaction
 from durable_tui.storage.protocol import Reader
-from durable_tui.storage.records import OwnerRow, StoredDecision, TaskRecord
+from durable_tui.storage.records import LiveState, OwnerRow, StoredDecision, TaskRecord
 
 KEPT_DEATHS = 100
 KEPT_QUEUE = 50  # items told of the queue at a death
@@ -26,7 +25,7 @@ RESTART_LIMIT: Literal["restart_limit"] = "restart_limit"
 PARKED = frozenset({RESTART_LIMIT, "missing_task", "task_too_old", "migration_failed"})
 
 RECOVERY: DocumentDefinition[Recovery] = DocumentDefinition(
-    "dt.recovery", "session", lambda: freeze({"deaths": []}), checkpoint=lambda _, deltas: deltas >= 64
+    "dt.recovery", "session", lambda: {"deaths": []}, checkpoint=lambda _, deltas: deltas >= 64
 )
 
 
@@ -139,7 +138,7 @@ async def recover(
     definitions: Definitions,
     *,
     restart_limit: int,
-    recorded: Sequence[DocumentDefinition[Any]],
+    recorded: Sequence[SomeDefinition],
     describe_queue: Callable[[list[int]], Awaitable[list[QueuedAtDeath]]],
 ) -> int:
     """Make the commit of opening: running tasks become pending, restarts are counted, the report is written.
@@ -189,7 +188,7 @@ async def _requeue(
         restarts += 1
     elif not died:
         restarts = 0
-    state = {"status": "pending", "checkpoint": checkpoint_of(record)}
+    state: LiveState = {"status": "pending", "checkpoint": checkpoint_of(record)}
     tx.put_task(changed(record, state=state, restarts=restarts or None, recovery=None))
     if died and limit and restarts >= limit and not record["abortRequested"]:
         detail = f"died {restarts} times in this step; it waits for you to retry or abort it"

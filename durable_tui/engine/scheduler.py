@@ -9,7 +9,7 @@ from typing import Protocol
 
 from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.execution import FATAL, Invocations
-from durable_tui.engine.gates import Timer, is_open
+from durable_tui.engine.gates import Gates, Timer
 from durable_tui.engine.ownership import below, children_of, conversations_below
 from durable_tui.engine.recovery import PARKED, RESTART_LIMIT, RecoveryReport
 from durable_tui.engine.reports import Reports
@@ -23,6 +23,7 @@ from durable_tui.engine.task_record import (
     gate_of,
     is_decided,
     mark_for_abort,
+    migrated_to,
     outcome_of,
     status_of,
     waiting_of,
@@ -56,6 +57,7 @@ class Scheduler:
         session: Session,
         definitions: Definitions,
         invocations: Invocations,
+        gates: Gates,
         recovery: RecoveryReport,
         space: Space,
         reports: Reports,
@@ -71,6 +73,7 @@ class Scheduler:
         self._session = session
         self._definitions = definitions
         self._invocations = invocations
+        self._gates = gates
         self._recovery = recovery
         self._space = space
         self._reports = reports
@@ -103,6 +106,8 @@ class Scheduler:
         """The tasks found at open; after two deaths in a row they start one at a time (spec 6.11)."""
         if serial:
             self._unproven = set(task_ids)
+        for record in self._session.tasks.values():
+            self._note_gate(record)
 
     def may_reserve(self, record: TaskRecord) -> bool:
         """Whether a task may be made running in the commit that creates or wakes it."""
@@ -145,6 +150,7 @@ class Scheduler:
     # -- the loop ------------------------------------------------------------------------------------------------
 
     def _observe(self, commit: Commit) -> None:
+        self._follow_gates(commit)
         if not commit.tasks:
             return
         for before, after in commit.tasks:
@@ -158,6 +164,36 @@ class Scheduler:
                 self._definitions.forget(task_id)
                 self._invocations.forget(task_id)
         self.wake()
+
+    def _follow_gates(self, commit: Commit) -> None:
+        """Bring `blocked` to what the gates are after a commit: who is shown that commit must not see them otherwise."""
+        for before, after in commit.tasks:
+            if gate_of(after) is not None or (before is not None and gate_of(before) is not None):
+                self._note_gate(after)
+        opened = [task_id for task_id, gate in self._holding_gates() if self._gates.is_open(gate)]
+        for task_id in opened:
+            del self.blocked[task_id]
+        if opened:
+            self._tell_blocked()
+            self.wake()
+
+    def _holding_gates(self) -> list[tuple[int, Gate]]:
+        """The tasks that nothing but a gate keeps from starting, with their gates."""
+        return [
+            (task_id, gate)
+            for task_id, reason in self.blocked.items()
+            if (task := self._session.tasks.get(task_id)) is not None
+            and (gate := gate_of(task)) is not None
+            and gate["reason"] == reason
+            and not task["abortRequested"]
+        ]
+
+    def _note_gate(self, record: TaskRecord) -> None:
+        gate = gate_of(record)
+        if gate is None or record["abortRequested"] or self._gates.is_open(gate):
+            self.blocked.pop(record["id"], None)
+        else:
+            self.blocked[record["id"]] = gate["reason"]
 
     async def _run(self) -> None:
         while True:
@@ -212,18 +248,10 @@ class Scheduler:
                 self._invocations.rest(task_id)
                 self._reports.add(f"task {task_id} cannot go on: {describe(error)}")
         if not self.closing:
-            self._timer.arm(self._closed_gates())
-
-    def _closed_gates(self) -> list[Gate]:
-        """The gates that alone keep their tasks from starting; whatever else does wakes the scheduler by itself."""
-        return [
-            gate
-            for task_id, task in self._session.tasks.items()
-            if (gate := gate_of(task)) is not None
-            and self.blocked.get(task_id) == gate["reason"]
-            and not task["abortRequested"]
-            and not self._invocations.is_resting(task_id)
-        ]
+            # Whatever else keeps a task from starting wakes the scheduler by itself.
+            self._timer.arm(
+                gate for task_id, gate in self._holding_gates() if not self._invocations.is_resting(task_id)
+            )
 
     async def _advance(self, record: TaskRecord, has_work: bool) -> None:
         """Do what stands next for one task; `has_work` says that ordinary work it owns lives."""
@@ -307,13 +335,18 @@ class Scheduler:
             async with self._session.commit() as tx:
                 current = self._session.tasks.get(record["id"])
                 if current is not None and not is_decided(current):
-                    tx.put_task(changed(current, state={**current["state"], "checkpoint": checkpoint}, version=version))
+                    tx.put_task(migrated_to(current, checkpoint, version))
         return True
 
     # -- start ---------------------------------------------------------------------------------------------------
 
     def why_blocked(self, record: TaskRecord) -> str | None:
-        """Why a task stays put: a derived reason (spec 6.9, 6.11), that of its gate (spec 6.12) or of its kind, or None."""
+        """Why a task stays put: a derived reason (spec 6.9, 6.11), that of its gate (spec 6.12) or of its kind, or None.
+
+        What is marked for abort stays for nothing but its own work: its abort handler needs no gate.
+        """
+        if record["abortRequested"]:
+            return None
         limit = self._restart_limit
         if limit and record.get("restarts", 0) >= limit:
             return RESTART_LIMIT
@@ -322,7 +355,7 @@ class Scheduler:
             return reason
         gate = gate_of(record)
         if gate is not None:
-            return None if is_open(gate, self._session) else gate["reason"]
+            return None if self._gates.is_open(gate) else gate["reason"]
         return self._definitions.blocked(record) if status_of(record) == "pending" else None
 
     async def _start(self, record: TaskRecord) -> None:
@@ -342,7 +375,7 @@ class Scheduler:
             return
         if self._space.full or self.closing:
             return
-        self._invocations.start(current)
+        self._invocations.start(current, gate_of(record))
 
     async def _block(self, record: TaskRecord, reason: str) -> None:
         if self.blocked.get(record["id"]) != reason:
@@ -369,12 +402,12 @@ class Scheduler:
             return False
         checkpoint, version = migrated
         undecided = self._recovery.is_undecided(record["id"])
-        found = changed(record, state={**record["state"], "checkpoint": checkpoint}, version=version)
+        found = migrated_to(record, checkpoint, version)
         decision = await self._definitions.verdict(found) if undecided else None
         async with self._session.commit() as tx:
             current = self._session.tasks.get(record["id"])
-            if current is None or status_of(current) != "pending" or current["abortRequested"]:
-                return False
+            if current is None or current["state"] != record["state"] or current["abortRequested"]:
+                return False  # it ended, or was given another checkpoint or gate meanwhile
             reserved = changed(current, state={"status": "running", "checkpoint": checkpoint}, version=version)
             if "startedAt" not in current:
                 reserved["startedAt"] = self._session.now()

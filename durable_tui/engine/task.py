@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from durable_tui.delta import JsonObject
+from durable_tui.delta import Json, JsonObject
 from durable_tui.engine.shapes import Verdict
 from durable_tui.engine.task_handle import TaskHandle
+from durable_tui.engine.task_record import gate_of, moved
 from durable_tui.session import Transaction
-from durable_tui.storage.records import LiveState, TaskRecord
+from durable_tui.storage.records import Gate, LiveState, TaskRecord
 
 Handler = Callable[[TaskHandle], Awaitable[None]]
 
@@ -55,10 +56,10 @@ class TaskDefinition:
 
     name: str
     phases: Mapping[str, Handler]
-    initial: Callable[[Any], JsonObject]
+    initial: Callable[[Any], Mapping[str, object]]
     version: int = 1
     abort: Handler | None = None
-    migrate: Callable[[Any, int], JsonObject] | None = None
+    migrate: Callable[[Any, int], Mapping[str, object]] | None = None
     doing: Callable[[TaskRecord], str] | None = field(default=None, compare=False)
     recall: Callable[[TaskRecord], Awaitable[None]] | None = field(default=None, compare=False)
     verdict: Callable[[TaskRecord], Awaitable[Decision]] | None = field(default=None, compare=False)
@@ -75,7 +76,7 @@ def new_task(
     *,
     conversation_id: int,
     definition: TaskDefinition,
-    input: Any,
+    input: object,
     owner: int | None = None,
     background: bool = False,
     running: bool,
@@ -83,14 +84,14 @@ def new_task(
     """Create a task in this commit, already reserved when `running` (spec 7)."""
     if background and owner is not None:
         raise ValueError("only tasks owned by their conversation may be background (spec 6.5)")
-    checkpoint = definition.initial(input)
+    checkpoint = cast("JsonObject", definition.initial(input))
     state: LiveState = {"status": "running" if running else "pending", "checkpoint": checkpoint}
     record: TaskRecord = {
         "id": tx.mint_id(),
         "conversationId": conversation_id,
         "kind": definition.name,
         "version": definition.version,
-        "input": input,
+        "input": cast("Json", input),
         "background": background,
         "abortRequested": False,
         "state": state,
@@ -100,3 +101,30 @@ def new_task(
     if running:
         record["startedAt"] = tx.session.now()
     return tx.put_task(record)
+
+
+class TaskNotGated(Exception):
+    """The task does not wait at a gate any more: it went on, ended, or is to be aborted (spec 6.12)."""
+
+
+def advance_gated(
+    tx: Transaction, task_id: int, *, definition: TaskDefinition, checkpoint: JsonObject, gate: Gate | None = None
+) -> TaskRecord:
+    """Give a task that waits at a gate another checkpoint from outside its handlers, in this commit (spec 6.12).
+
+    It then waits at `gate`, or without one is ready to go on. `definition` is that of its kind, whose own code alone may
+    do this. Raises TaskNotGated when the task is not at a gate as this commit would leave it, ValueError when it is of
+    another kind or version than the definition or the definition has no such phase.
+    """
+    record = tx.candidate(task_id)
+    if record is None or gate_of(record) is None or record["abortRequested"]:
+        raise TaskNotGated(f"task {task_id} does not wait at a gate any more")
+    if (record["kind"], record["version"]) != (definition.name, definition.version):
+        stored, given = f"{record['kind']} v{record['version']}", f"{definition.name} v{definition.version}"
+        raise ValueError(f"task {task_id} is a {stored}: the code of {given} may not move it (spec 6.12)")
+    if checkpoint.get("phase") not in definition.phases:
+        raise ValueError(f"task {task_id}: {definition.name} has no phase {checkpoint.get('phase')!r}")
+    state: LiveState = {"status": "pending", "checkpoint": checkpoint}
+    if gate is not None:
+        state["gate"] = gate
+    return tx.put_task(moved(record, state))

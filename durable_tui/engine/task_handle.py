@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import cast
 
 from durable_tui.delta import Json, JsonObject
 from durable_tui.engine.ended_tasks import EndedTasks
@@ -49,8 +49,8 @@ class TaskHandle:
         return record
 
     @property
-    def checkpoint(self) -> Any:
-        """The checkpoint as committed, of the shape the task's kind gave it."""
+    def checkpoint(self) -> JsonObject:
+        """The checkpoint as committed, in the shape the task's kind gave it."""
         return checkpoint_of(self.record)
 
     @property
@@ -90,19 +90,24 @@ class TaskHandle:
         if self.ended or is_decided(self.record) or (self.record["abortRequested"] and not self.aborting):
             raise InvocationEnded(f"task {self.id} may not commit any more")
 
-    # -- inside a commit -----------------------------------------------------------------------------------------
+    # -- inside a commit, whose `put_task` refuses what is no JSON -------------------------------------------------
 
-    def advance(self, tx: Transaction, checkpoint: JsonObject, *, gate: Gate | None = None) -> None:
+    def advance(self, tx: Transaction, checkpoint: Mapping[str, object], *, gate: Gate | None = None) -> None:
         """Move to a new checkpoint; a changed one clears the restart count (spec 6.11).
 
-        With a `gate` the task is pending until that opens, and holds no invocation meanwhile (spec 6.12).
+        With a `gate` the task is pending until that opens, and holds no invocation meanwhile (spec 6.12). What the gate
+        waits for must be known by the end of the commit.
         """
-        state: LiveState = {"status": "running", "checkpoint": checkpoint}
+        if self.aborting and gate is not None:
+            raise RuntimeError("an abort handler may not wait (spec 6.8)")
+        state: LiveState = {"status": "running", "checkpoint": cast("JsonObject", checkpoint)}
         if gate is not None:
-            state = {"status": "pending", "checkpoint": checkpoint, "gate": gate}
+            state = {"status": "pending", "checkpoint": cast("JsonObject", checkpoint), "gate": gate}
         tx.put_task(moved(self._candidate(tx), state))
 
-    def wait(self, tx: Transaction, checkpoint: JsonObject, on: list[int], policy: Policy = "allSettled") -> None:
+    def wait(
+        self, tx: Transaction, checkpoint: Mapping[str, object], on: list[int], policy: Policy = "allSettled"
+    ) -> None:
         """Wait for tasks; with an empty `on` the task goes on at once (spec 6.6)."""
         if self.aborting:
             raise RuntimeError("an abort handler may not wait (spec 6.8)")
@@ -115,30 +120,35 @@ class TaskHandle:
                 if task is not None and self.id not in self._owners(tx, task):
                     raise RuntimeError(f"task {other} is not owned by the waiting one: it needs allSettled (spec 6.6)")
         known = [other for other, task in others.items() if task is not None]
-        state: WaitingState = {"status": "waiting", "checkpoint": checkpoint, "on": known, "policy": policy}
+        state: WaitingState = {
+            "status": "waiting",
+            "checkpoint": cast("JsonObject", checkpoint),
+            "on": known,
+            "policy": policy,
+        }
         tx.put_task(moved(record, state))
         self.waited = True
 
-    def complete(self, tx: Transaction, result: Any) -> None:
+    def complete(self, tx: Transaction, result: object) -> None:
         """End as completed, with a JSON result."""
-        decide(tx, self._candidate(tx), {"status": "completed", "result": result})
+        decide(tx, self._candidate(tx), {"status": "completed", "result": cast("Json", result)})
 
-    def fail(self, tx: Transaction, message: str, *, detail: Json = None, result: Any = None) -> None:
+    def fail(self, tx: Transaction, message: str, *, detail: Json = None, result: object = None) -> None:
         """End as failed."""
         outcome: Failed = {"status": "failed", "error": {"message": message}}
         if detail is not None:
             outcome["error"]["detail"] = detail
         if result is not None:
-            outcome["result"] = result
+            outcome["result"] = cast("Json", result)
         decide(tx, self._candidate(tx), outcome)
 
-    def end_aborted(self, tx: Transaction, *, reason: str | None = None, result: Any = None) -> None:
+    def end_aborted(self, tx: Transaction, *, reason: str | None = None, result: object = None) -> None:
         """End as aborted."""
         outcome: Aborted = {"status": "aborted"}
         if reason is not None:
             outcome["reason"] = reason
         if result is not None:
-            outcome["result"] = result
+            outcome["result"] = cast("Json", result)
         decide(tx, self._candidate(tx), outcome)
 
     async def memo(self, name: str, candidate: Json) -> Json:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Literal, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
 
 from durable_tui.session import Transaction
 from durable_tui.storage.records import Gate, Outcome, TaskRecord, TaskState, WaitingState
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json, JsonObject
 
 Policy = Literal["allSettled", "failFast"]
 Status = Literal["pending", "running", "waiting", "completing", "terminal"]
@@ -16,9 +19,9 @@ TERMINAL: Literal["terminal"] = "terminal"
 # -- reading a record ------------------------------------------------------------------------------------------------
 
 
-def checkpoint_of(record: TaskRecord) -> Any:
-    """The checkpoint of a live task; an empty object once its outcome is decided."""
-    return record["state"].get("checkpoint", {})
+def checkpoint_of(record: TaskRecord) -> JsonObject:
+    """The checkpoint of a live task, in the shape its kind gave it; an empty object once its outcome is decided."""
+    return cast("JsonObject", record["state"].get("checkpoint", {}))
 
 
 def phase_of(record: TaskRecord) -> str | None:
@@ -72,15 +75,33 @@ def describe(error: BaseException) -> str:
 # -- changing it in a commit -----------------------------------------------------------------------------------------
 
 
-def changed(record: TaskRecord, **changes: Any) -> TaskRecord:
+class TaskChanges(TypedDict, total=False):
+    """The keys of a record that commits change after the one that made it."""
+
+    version: int
+    abortRequested: bool
+    restarts: int | None
+    recovery: None
+    startedAt: int
+    endedAt: int
+    memos: Mapping[str, Json] | None
+    state: TaskState
+
+
+def changed(record: TaskRecord, **changes: Unpack[TaskChanges]) -> TaskRecord:
     """A copy of a record with keys replaced; a value of None removes the key."""
-    copy: dict[str, Any] = dict(record)
+    copy: dict[str, object] = dict(record)
     for key, value in changes.items():
         if value is None:
             copy.pop(key, None)
         else:
             copy[key] = value
     return cast(TaskRecord, copy)
+
+
+def migrated_to(record: TaskRecord, checkpoint: JsonObject, version: int) -> TaskRecord:
+    """A copy with the checkpoint that a newer version of its kind made of the stored one."""
+    return changed(record, state=cast("TaskState", {**record["state"], "checkpoint": checkpoint}), version=version)
 
 
 def moved(record: TaskRecord, state: TaskState) -> TaskRecord:

@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypedDict, final
 
 from durable_tui.environment.base import EnvironmentFailed, ProcessResult
 from durable_tui.environment.files import reason
@@ -39,6 +39,25 @@ def shell(variables: Mapping[str, str]) -> str:
     raise EnvironmentFailed("there is no shell on this system: neither bash nor sh was found")
 
 
+@final
+class _Ended(TypedDict):
+    """What the supervisor says of a command that ran (`supervisor.py`)."""
+
+    code: int | None
+    signal: int | None
+    timedOut: bool
+    survivors: int
+    left: int
+
+
+@final
+class _NotStarted(TypedDict):
+    """What it says when nothing ran: the step that failed."""
+
+    failed: str
+    errno: int
+
+
 class Command:
     """One command from start to end; `run` is called once."""
 
@@ -61,7 +80,7 @@ class Command:
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._output = -1
-        self._status: dict[str, Any] | None = None
+        self._status: _Ended | _NotStarted | None = None
         self._ended = False  # nothing more is written to the pipe by the command
         self._stop_at = 0.0
         self._wake: asyncio.Future[None] | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from durable_tui.forensics.blocks import Block, blocks
 from durable_tui.forensics.report import Report, header, recovery_lines, title_of
@@ -118,7 +117,7 @@ async def jsonl(storage: Reader, report: Report) -> AsyncIterator[str]:
         yield _line("death", death)
 
 
-def _line(kind: str, value: dict[str, Any]) -> str:
+def _line(kind: str, value: Mapping[str, object]) -> str:
     return json_line({"type": kind, **value})
 
 

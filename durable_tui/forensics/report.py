@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from durable_tui.agent.extension import Registry
+from durable_tui.engine.recovery import RECOVERY
 from durable_tui.engine.rules import rule_sentence
-from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
+from durable_tui.engine.shapes import Death, FoundTask, Recovery
 from durable_tui.ground.clock import date_and_time
 from durable_tui.host.catalogue import SessionInfo
-from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_value
+from durable_tui.host.reading import PAGE, all_entries
 from durable_tui.models.usage import cost_text, tokens_text
+from durable_tui.session import stored_value
 from durable_tui.storage.protocol import Reader
-from durable_tui.storage.records import ConversationRecord, SubmissionRecord, TaskRecord
+from durable_tui.storage.records import ConversationRecord, SubmissionRecord
+from durable_tui.views.build import shown_entry, task_report
+from durable_tui.views.look import ReaderWords
+from durable_tui.views.shapes import TaskReport
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,11 +28,11 @@ class Report:
 
     info: SessionInfo
     conversations: list[ConversationRecord]
-    tasks: list[dict[str, Any]]
+    tasks: list[TaskReport]
     submissions: list[SubmissionRecord]
-    recovery: dict[str, Any]
+    recovery: Recovery
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> dict[str, object]:
         return {
             "session": self.info.json(),
             "tasks": self.tasks,
@@ -36,76 +41,45 @@ class Report:
         }
 
 
-async def gather(storage: Reader, info: SessionInfo) -> Report:
-    """Read the report of an open (read-only) store."""
-    recovery = await document_value(storage, "dt.recovery", SESSION_SCOPE) or {"deaths": []}
-    verdicts = newest_rows(recovery)
-    tasks: list[dict[str, Any]] = []
+async def gather(storage: Reader, info: SessionInfo, registry: Registry | None = None) -> Report:
+    """Read the report of an open (read-only) store; `registry` has what words for tasks are installed."""
+    recovery = await stored_value(storage, RECOVERY) or RECOVERY.initial()
+    found = newest_rows(recovery)
+    words = ReaderWords(registry or Registry())
+    await words.recall(await storage.live_tasks(), storage)
+    tasks: list[TaskReport] = []
     after = 0
-    while True:
-        page = await storage.tasks(after=after, limit=PAGE)
-        tasks += [task_row(task, verdicts.get(task["id"])) for task in page]
-        if len(page) < PAGE:
-            break
+    while page := await storage.tasks(after=after, limit=PAGE):
+        tasks += [task_report(task, words, found.get(task["id"])) for task in page]
         after = page[-1]["id"]
     conversations: list[ConversationRecord] = []
     after = 0
-    while len(found := await storage.conversations(after=after)) > 0:
-        conversations += found
-        after = found[-1]["id"]
+    while more := await storage.conversations(after=after):
+        conversations += more
+        after = more[-1]["id"]
     submissions: list[SubmissionRecord] = []
     after = 0
-    while len(some := await storage.submissions(after=after)) > 0:
+    while some := await storage.submissions(after=after):
         submissions += some
         after = some[-1]["id"]
     return Report(info, conversations, tasks, submissions, recovery)
 
 
-def newest_rows(recovery: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def newest_rows(recovery: Recovery) -> dict[int, FoundTask]:
     """The newest row of each task that a death left behind."""
-    return {row["taskId"]: row for death in recovery.get("deaths") or () for row in death["tasks"]}
+    return {row["taskId"]: row for death in recovery["deaths"] for row in death["tasks"]}
 
 
-def task_row(task: TaskRecord, found: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A task in the terms of a recovery row (spec 17.4), with its status and outcome."""
-    row: dict[str, Any] = {
-        "taskId": task["id"],
-        "conversationId": task["conversationId"],
-        "kind": task["kind"],
-        "status": status_of(task),
-    }
-    phase = phase_of(task)
-    if phase is not None:
-        row["phase"] = phase
-    waiting = waiting_of(task)
-    if waiting is not None:
-        row["waitingOn"] = waiting["on"]
-    outcome = outcome_of(task)
-    if outcome is not None:
-        row["outcome"] = outcome["status"]
-        detail = outcome_detail(outcome)
-        if detail:
-            row["detail"] = detail
-    for key in ("background", "abortRequested", "restarts", "startedAt", "endedAt"):
-        if task.get(key):
-            row[key] = task[key]
-    if found is not None:
-        for key in ("doing", "verdict", "rule", "seq", "at"):
-            if key in found:
-                row[key] = found[key]
-    return row
-
-
-async def entries_json(storage: Reader, report: Report) -> list[dict[str, Any]]:
+async def entries_json(storage: Reader, report: Report) -> list[dict[str, object]]:
     """The conversations with their entries, each entry with the seq of its commit."""
-    found = []
+    conversations: list[dict[str, object]] = []
     for conversation in report.conversations:
-        entries = [{**item.record, "seq": item.seq} async for item in all_entries(storage, conversation["id"])]
-        found.append({**conversation, "entries": entries})
-    return found
+        entries = [shown_entry(item.record, item.seq) async for item in all_entries(storage, conversation["id"])]
+        conversations.append({**conversation, "entries": entries})
+    return conversations
 
 
-def verdict_line(row: dict[str, Any]) -> str:
+def verdict_line(row: FoundTask) -> str:
     """Return a recovered task as one line: what it was, what was decided in which commit, and by which rule."""
     kind = f"({row['kind']} {row['phase']})" if row.get("phase") else f"({row['kind']})"
     words = [f"T{row['taskId']}", row.get("doing") or row["kind"], kind]
@@ -119,7 +93,7 @@ def verdict_line(row: dict[str, Any]) -> str:
     return f"{line}: {'. '.join(reasons)}" if reasons else line
 
 
-def death_line(death: dict[str, Any]) -> str:
+def death_line(death: Death) -> str:
     """One death in a line: who, when seen last, found when."""
     last = f"#{death['lastSeq']} at {date_and_time(death.get('lastAt'))}" if death.get("lastSeq") else "none"
     return (
@@ -127,9 +101,9 @@ def death_line(death: dict[str, Any]) -> str:
     )
 
 
-def recovery_lines(recovery: dict[str, Any]) -> Iterable[str]:
+def recovery_lines(recovery: Recovery) -> Iterable[str]:
     """All deaths and their tasks, oldest first."""
-    for death in recovery.get("deaths") or ():
+    for death in recovery["deaths"]:
         yield death_line(death)
         for row in death["tasks"]:
             yield "  " + verdict_line(row)

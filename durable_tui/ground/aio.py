@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
 async def uninterrupted(
-    work: Coroutine[Any, Any, T] | asyncio.Task[T], on_cancel: Callable[[], None] | None = None
+    work: Coroutine[object, object, T] | asyncio.Task[T], on_cancel: Callable[[], None] | None = None
 ) -> tuple[asyncio.Task[T], bool]:
     """Return the finished task of `work`, and whether the caller was cancelled meanwhile and still has to end.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from durable_tui.agent.agent import Agent, ModelSource
+from durable_tui.agent.asks import ASK_BOOK
 from durable_tui.agent.documents import RECORDED
 from durable_tui.agent.extension import Registry
 from durable_tui.agent.generation.phases import begin_generation, generation_kind
@@ -39,6 +40,7 @@ def make_agent(
         EngineSettings(settings.restart_limit, settings.space_interval),
         lambda kind: registry.task(kind) or built_in.get(kind),
         conversations,
+        ASK_BOOK,
         RECORDED,
     )
     agent = Agent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, Unpack, cast
 
 from durable_tui.agent import inbox
 from durable_tui.agent.agent import Agent
@@ -17,17 +17,21 @@ from durable_tui.harness.submission import Submission
 from durable_tui.models.provider import THINKING_LEVELS
 from durable_tui.session import Transaction, Watch
 from durable_tui.session.session import CommitScope
-from durable_tui.storage.records import StoredEntry
-from durable_tui.views.facade import WhenBusy
+from durable_tui.storage.records import EntryEdit, StoredEntry, SubmissionRecord
+from durable_tui.views.facade import AgentChanges, WhenBusy
 from durable_tui.views.shapes import ConversationView
 from durable_tui.views.watch_sources import Watches
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
+    from durable_tui.models.messages import Message, UserBlock
 
 AGENT_KEYS = ("model", "thinkingLevel", "extensions", "tools", "instructions", "cwd")
 
 
-def agent_value(choices: Mapping[str, Any]) -> AgentChoices:
+def agent_value(choices: Mapping[str, object]) -> AgentChoices:
     """A `pi.agent` value from choices; `model` may be "provider/model". Raises ValueError for an unknown key."""
-    value: dict[str, Any] = {}
+    value: dict[str, object] = {}
     for key, choice in choices.items():
         if key not in AGENT_KEYS:
             raise ValueError(f"an agent has no {key!r}; it has {', '.join(AGENT_KEYS)}")
@@ -65,7 +69,7 @@ class Conversation:
 
     async def submit(
         self,
-        content: str | list[Any],
+        content: str | list[UserBlock],
         *,
         when_busy: WhenBusy = "follow_up",
         request_id: str | None = None,
@@ -98,10 +102,10 @@ class Conversation:
         self,
         kind: str,
         *,
-        model: list[Any] | None = None,
-        data: Any = None,
+        model: list[Message] | None = None,
+        data: object = None,
         head: int | Literal["self"] | None = None,
-        edits: list[Any] | None = None,
+        edits: list[EntryEdit] | None = None,
         request_id: str | None = None,
     ) -> Submission:
         """Admit a passive write: an entry appended now, or at the next boundary when busy (spec 8.2, 8.3).
@@ -109,13 +113,16 @@ class Conversation:
         Raises ValueError for an image that cannot be sent, or another type under the same `request_id`.
         """
         await check_messages(
-            [*(model or ()), *(message for edit in edits or () for message in edit.get("messages", ()))]
+            [
+                *(model or ()),
+                *(message for edit in edits or () if edit["action"] == "replace" for message in edit["messages"]),
+            ]
         )
         entry: QueuedEntry = {"kind": kind}
         if model is not None:
             entry["model"] = model
         if data is not None:
-            entry["data"] = data
+            entry["data"] = cast("Json", data)
         if head is not None:
             entry["head"] = head
         if edits is not None:
@@ -139,6 +146,29 @@ class Conversation:
         if record["type"] != kind:
             raise ValueError(f"request {request_id!r} was a submission of type {record['type']}, not {kind}")
         return Submission(self._agent, record)
+
+    async def submission(self, request_id: str) -> Submission | None:
+        """What was handed in under a request id (spec 8.1); None when nothing was."""
+        record = await self._agent.session.storage.submission_by_request(self.id, request_id)
+        return Submission(self._agent, record) if record is not None else None
+
+    async def open_inputs(self) -> list[int]:
+        """The inputs that a run has taken, then those it will take by itself: queued and not parked. In order."""
+        placed = await self._agent.session.storage.submissions(self.id, status="placed")
+        queued = [item["id"] for item in await self.queue() if item["mode"] != "write" and not inbox.is_parked(item)]
+        return [record["id"] for record in placed if record["type"] == "input"] + queued
+
+    async def newest_input(self) -> Submission | None:
+        """The input handed in last, parked ones left out, settled or not; None when there is none."""
+        parked = {item["id"] for item in await self.queue() if inbox.is_parked(item)}
+        newest: SubmissionRecord | None = None
+        after = 0
+        while page := await self._agent.session.storage.submissions(self.id, after=after):
+            for record in page:
+                if record["type"] == "input" and record["id"] not in parked:
+                    newest = record
+            after = page[-1]["id"]
+        return Submission(self._agent, newest) if newest is not None else None
 
     # -- the queue -----------------------------------------------------------------------------------------------
 
@@ -164,7 +194,7 @@ class Conversation:
                 inbox.start_waiting(draft)
         return released
 
-    async def edit_item(self, submission_id: int, content: str | list[Any]) -> None:
+    async def edit_item(self, submission_id: int, content: str | list[UserBlock]) -> None:
         """Change what a queued input says. Raises InboxItemGone when the run took it meanwhile, ValueError as `submit`."""
         if isinstance(content, str) and not content.strip():
             raise ValueError("an input cannot be blank")
@@ -251,16 +281,25 @@ class Conversation:
 
         return self._watches.conversation(self.id, tail)
 
+    async def queue(self) -> list[QueuedItem]:
+        """What waits for a boundary, in order (spec 8)."""
+        return list((await self._agent.session.value(INBOX, self.id))["items"])
+
+    async def entry(self, entry_id: int) -> StoredEntry | None:
+        """An entry of this conversation by its id, with the commit that wrote it."""
+        stored = await self._agent.session.storage.entry(entry_id)
+        return stored if stored is not None and stored.record["conversationId"] == self.id else None
+
     async def entries(self, before: int | None = None, limit: int = 200) -> list[StoredEntry]:
         """The newest entries before an id, in order."""
         page = await self._agent.session.storage.entries(self.id, before=before, limit=limit, reverse=True)
         return page[::-1]
 
-    async def context(self) -> list[dict[str, Any]]:
+    async def context(self) -> list[Message]:
         """The messages the next request would carry (spec 11)."""
         return (await self._agent.contexts.load(self.id)).messages()
 
-    async def agent(self) -> Any:
+    async def agent(self) -> AgentChoices:
         """The stored choices (spec 17.4)."""
         return await self._agent.session.value(AGENT, self.id)
 
@@ -270,12 +309,12 @@ class Conversation:
 
     # -- changing ------------------------------------------------------------------------------------------------
 
-    async def configure(self, **choices: Any) -> None:
+    async def configure(self, **choices: Unpack[AgentChanges]) -> None:
         """Change choices of the agent by their stored names; None unsets one. Takes effect at the next request."""
         value = agent_value(choices)
         async with self._agent.session.commit() as tx:
             agent = await tx.document(AGENT, self.id)
-            stored = cast("dict[str, Any]", agent.value)
+            stored = cast("dict[str, object]", agent.value)
             for key, choice in choices.items():
                 if choice is None:
                     stored.pop(key, None)

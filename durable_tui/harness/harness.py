@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
-from typing import Any
 
 from durable_tui.agent.agent import Agent, ModelSource
 from durable_tui.agent.documents import SESSION, USAGE
@@ -30,7 +29,7 @@ from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import ROOT, OwnerRef, TaskRecord
 from durable_tui.views.build import task_row
-from durable_tui.views.shapes import TaskRow, TasksView
+from durable_tui.views.shapes import Position, SessionView, TaskRow, TasksView
 from durable_tui.views.watch_sources import OwnerWords, Watches
 
 
@@ -65,7 +64,7 @@ class Harness:
 
     # -- conversations -------------------------------------------------------------------------------------------
 
-    async def root(self, agent: dict[str, Any] | None = None) -> Conversation:
+    async def root(self, agent: Mapping[str, object] | None = None) -> Conversation:
         """The root conversation (id 1), made with this agent when it does not exist yet (spec 2, 12)."""
         session = self._session
         value = agent_value(agent or {})
@@ -93,7 +92,7 @@ class Harness:
         return [self._conversation(conversation_id) for conversation_id in self._session.conversations]
 
     async def create_conversation(
-        self, agent: dict[str, Any] | None = None, *, owner: OwnerRef | None = None
+        self, agent: Mapping[str, object] | None = None, *, owner: OwnerRef | None = None
     ) -> Conversation:
         """A new conversation, ownerless or owned by a task (spec 12)."""
         async with self._session.commit() as tx:
@@ -124,7 +123,10 @@ class Harness:
         await self._engine.abort_task(task_id)
 
     async def retry_task(self, task_id: int) -> None:
-        """Release a task parked by the restart limit (spec 6.11). Raises LookupError when it is not live."""
+        """Let a task go on that waits for a person: parked by the restart limit, or at a person's gate (spec 6.11, 6.12).
+
+        Raises LookupError when it is not live.
+        """
         await self._engine.retry_task(task_id)
 
     @property
@@ -142,6 +144,17 @@ class Harness:
         """Every live task: running, ready, waiting on what, completing, blocked and why. Starts nothing."""
         words = OwnerWords(self._engine, fresh=True)
         return [task_row(record, words) for _, record in sorted(self._session.tasks.items())]
+
+    def watch(
+        self, conversation_id: int, *, tail: int | None = None, since: Position | None = None
+    ) -> Watch[SessionView]:
+        """Frames of all there is to see: one conversation, its queue and live parts, the report, the tasks (spec 13).
+
+        `tail` as for `Conversation.watch`. `since` is where a copy made of earlier frames stands, of this process or one
+        before it: then the first frame's ops take that copy on, unless its last commit is not in the store (any more).
+        Raises LookupError when there is no such conversation.
+        """
+        return self._watches.session(self.conversation(conversation_id).id, tail, since)
 
     def watch_tasks(self) -> Watch[TasksView]:
         """Frames of the live task graph and of what ended lately (spec 13)."""
@@ -180,6 +193,11 @@ class Harness:
     def state(self) -> SessionState:
         """open, poisoned, fenced or closed."""
         return self._session.state
+
+    @property
+    def epoch(self) -> int:
+        """The number of this opening (spec 4.2)."""
+        return self._session.storage.epoch
 
     @property
     def paused_reason(self) -> str | None:
@@ -289,7 +307,7 @@ class Opening:
         self._now = now
         self._harness: Harness | None = None
 
-    def __await__(self) -> Generator[Any, None, Harness]:
+    def __await__(self) -> Generator[object, None, Harness]:
         return self._open().__await__()
 
     async def __aenter__(self) -> Harness:

@@ -12,16 +12,15 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from durable_tui.environment.base import EnvironmentFailed
 from durable_tui.environment.files import read_bytes, resolve, stat_path
 from durable_tui.models.imagebytes import BEGINNING, SUFFIXES, kind_of
-from durable_tui.models.images import FILE_LIMIT, ImageRefused, is_image, prepare, too_large
-from durable_tui.models.messages import ImageBlock, message_text
+from durable_tui.models.images import FILE_LIMIT, ImageRefused, prepare, too_large
+from durable_tui.models.messages import ImageBlock, UserBlock, content_text
 
 TOGETHER_LIMIT = 16 * 1024 * 1024  # characters of base64 in one message; Gemini takes 20 MB a request, text and all
 PASTE_LIMIT = 16_384  # characters of a paste that may be names of files
@@ -57,7 +56,7 @@ def load_images(paths: Iterable[str], directory: str) -> list[ImageBlock]:
     return blocks
 
 
-def with_images(text: str, directory: str) -> str | list[Any]:
+def with_images(text: str, directory: str) -> str | list[UserBlock]:
     """Return the content to send for a text: itself, or itself and the images it mentions. Raises ImageRefused."""
     paths = mentioned(text, directory)
     if not paths:
@@ -68,7 +67,7 @@ def with_images(text: str, directory: str) -> str | list[Any]:
         raise ImageRefused(f"{error}; or drop its @") from None  # a name is sent as text
 
 
-def content(text: str, images: Sequence[Any]) -> str | list[Any]:
+def content(text: str, images: Sequence[ImageBlock]) -> str | list[UserBlock]:
     """A text and images as the content of a message (spec 17.3)."""
     return [{"type": "text", "text": text}, *images] if images else text
 
@@ -153,7 +152,7 @@ def _shorter(path: str, directory: str) -> str:
     return whole[len(below) :] if whole.startswith(below) else whole
 
 
-def keep_image(folder: Path, block: Mapping[str, Any]) -> Path:
+def keep_image(folder: Path, block: ImageBlock) -> Path:
     """Write an image to a new file (0600) of a folder. Raises OSError."""
     suffix = {"image/jpeg": ".jpg"}.get(block["mimeType"], "." + str(block["mimeType"]).rpartition("/")[2])
     path = folder / f"image-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}{suffix}"
@@ -169,13 +168,13 @@ def keep_image(folder: Path, block: Mapping[str, Any]) -> Path:
     return path
 
 
-def editable(said: Any, directory: str, folder: Path) -> str:
+def editable(said: str | list[UserBlock], directory: str, folder: Path) -> str:
     """The text of a message's content such that sending it again sends the same images.
 
     An image that no mention in it leads to is kept as a file of `folder` and mentioned at the end.
     """
-    text = message_text({"content": said})
-    images = [] if isinstance(said, str) else [block for block in said if is_image(block)]
+    text = content_text(said)
+    images = [] if isinstance(said, str) else [block for block in said if block["type"] == "image"]
     found: set[str] = set()
     for path in mentioned(text, directory) if images else ():
         try:

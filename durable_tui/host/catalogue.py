@@ -9,10 +9,10 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from durable_tui.host.host_errors import HostError, SessionUnknown
 from durable_tui.host.paths import Paths, private_folder
@@ -20,6 +20,7 @@ from durable_tui.host.reading import facts
 from durable_tui.storage.records import OwnerRow
 
 if TYPE_CHECKING:
+    from durable_tui.host.session_facts import Facts, LiveOwner, Opening, Unreadable
     from durable_tui.models.messages import Usage
 
 State = Literal["running", "unfinished", "clean", "damaged", "newer"]
@@ -44,7 +45,7 @@ class SessionInfo:
     title: str | None = None
     model: str | None = None
     usage: Usage | None = None  # of all conversations
-    owner: dict[str, Any] | None = None
+    owner: LiveOwner | None = None
     message: str | None = None
 
     @property
@@ -57,9 +58,9 @@ class SessionInfo:
         cost = self.usage.get("cost") if self.usage else None
         return None if cost is None else cost["total"]
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> dict[str, object]:
         """As `sessions --json` prints it (spec 17.7); `unpriced` counts tokens whose cost is not in `cost`."""
-        value: dict[str, Any] = {
+        value: dict[str, object] = {
             "id": self.id, "path": str(self.path), "title": self.title, "cwd": self.cwd, "state": self.state,
             "createdAt": self.created_at, "updatedAt": self.updated_at, "model": self.model,
             "unfinished": self.unfinished, "queued": self.queued, "cost": self.cost,
@@ -95,14 +96,14 @@ class Catalogue:
         """The sessions of a directory (None: all), newest first; damaged ones always, being nobody knows whose."""
         known = await asyncio.to_thread(self._known)
         found: list[SessionInfo] = []
-        changed: dict[str, tuple[str, dict[str, Any]]] = {}
+        changed: dict[str, tuple[str, Facts | Unreadable]] = {}
         present = await asyncio.to_thread(lambda: list(self._present(known)))
         for path, stamp in present:
             old = known.get(str(path))
             if old is not None and old[0] == stamp:
                 item = old[1]
             else:
-                item = await facts(path)
+                item = cast("Facts | Unreadable", await facts(path))
                 changed[str(path)] = (stamp, item)
             if cwd is None or "problem" in item or item.get("cwd") == cwd:
                 found.append(await asyncio.to_thread(describe, path, item))
@@ -113,7 +114,7 @@ class Catalogue:
 
     async def describe(self, path: Path) -> SessionInfo:
         """One session, read now and remembered."""
-        item = await facts(path)
+        item = cast("Facts | Unreadable", await facts(path))
         await asyncio.to_thread(self._store, {str(path): (stamp_of(path) or "", item)}, set())
         return await asyncio.to_thread(describe, path, item)
 
@@ -154,7 +155,7 @@ class Catalogue:
 
     # files
 
-    def _present(self, known: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    def _present(self, known: Iterable[str]) -> Iterator[tuple[Path, str]]:
         """Session files with their stamps: those in our folder, and those elsewhere that were opened before."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             try:
@@ -194,7 +195,7 @@ class Catalogue:
             raise
         return connection
 
-    def _known(self) -> dict[str, tuple[str, dict[str, Any]]]:
+    def _known(self) -> dict[str, tuple[str, Facts | Unreadable]]:
         if not self.paths.index.exists():
             return {}
         try:
@@ -209,7 +210,7 @@ class Catalogue:
         except (OSError, HostError):
             return {}
 
-    def _store(self, changed: dict[str, tuple[str, dict[str, Any]]], gone: set[str]) -> None:
+    def _store(self, changed: Mapping[str, tuple[str, Mapping[str, object]]], gone: set[str]) -> None:
         rows = [(path, stamp, json.dumps(item)) for path, (stamp, item) in changed.items()]
         try:
             with contextlib.closing(self._connect()) as connection:
@@ -245,13 +246,13 @@ def stamp_of(path: Path) -> str | None:
     return ":".join(parts)
 
 
-def describe(path: Path, item: dict[str, Any]) -> SessionInfo:
+def describe(path: Path, item: Facts | Unreadable) -> SessionInfo:
     """The listing's line for facts read earlier; the state is judged now, by whether the owner lives."""
     if "problem" in item:
         changed = int(os.stat(path).st_mtime * 1000) if path.exists() else 0
         return SessionInfo(path.stem, path, item["problem"], "", changed, changed, message=item["message"])
     opening = item.get("opening")
-    owner = None
+    owner: LiveOwner | None = None
     if opening is not None and not _dead(opening):
         owner = {"pid": opening["pid"], "host": opening["host"], "startedAt": opening["startedAt"]}
     state: State = "running" if owner else ("unfinished" if item["unfinished"] else "clean")
@@ -264,7 +265,7 @@ def describe(path: Path, item: dict[str, Any]) -> SessionInfo:
     )  # fmt: skip
 
 
-def _dead(opening: dict[str, Any]) -> bool:
+def _dead(opening: Opening) -> bool:
     from durable_tui.storage.identity import liveness
 
     owner = OwnerRow(

@@ -6,37 +6,25 @@ Looks at the newest commit a few times a second and reads what changed since, in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING
 
-from durable_tui.agent.documents import LIVE
-from durable_tui.agent.kinds import describing_kinds
-from durable_tui.engine.definitions import Definitions
-from durable_tui.engine.recovery import RECOVERY, RESTART_LIMIT
-from durable_tui.engine.reports import Reports
-from durable_tui.engine.task_record import gate_of
-from durable_tui.host.reading import document_value
 from durable_tui.models.provider import ModelError
 from durable_tui.session.watch import Frame
 from durable_tui.storage.records import ROOT
-from durable_tui.views.build import PLACES, context_size, conversation_view, initial, live_part, shown_entry, task_row
-from durable_tui.views.watch_sources import ENDED_SHOWN
+from durable_tui.views.build import is_stored, resuming_ops
+from durable_tui.views.look import Look, ReaderWords
 
 if TYPE_CHECKING:
     from durable_tui.agent.extension import Registry
-    from durable_tui.engine.shapes import Recovery, Verdict
-    from durable_tui.engine.task import TaskDefinition
+    from durable_tui.agent.shapes import SessionFacts
     from durable_tui.models.models import Models
-    from durable_tui.session import DocumentDefinition
-    from durable_tui.storage import Reader
-    from durable_tui.storage.records import EntryRecord, StoredEntry, TaskRecord
-    from durable_tui.views.build import Window
-    from durable_tui.views.shapes import ConversationView, ShownEntry, TasksView
+    from durable_tui.storage import Follower, Reader
+    from durable_tui.storage.records import StoredEntry
+    from durable_tui.views.shapes import Position, SessionView
 
 INTERVAL = 0.3  # seconds between two looks
-EVERYTHING = 1_000_000  # entries
-V = TypeVar("V")
 
 
 class FollowedSession:
@@ -51,18 +39,18 @@ class FollowedSession:
     paused_for_space = False
 
     def __init__(
-        self, storage: Reader, path: Path, registry: Registry, *, models: Models | None = None, restart_limit: int = 0
+        self, storage: Follower, path: Path, registry: Registry, *, models: Models | None = None, restart_limit: int = 0
     ) -> None:
         self.path = path
         self.registry = registry
-        self.session: dict[str, str] = {}
+        self.session: SessionFacts = {"cwd": "", "createdAt": 0}
         self.warnings: list[str] = list(storage.warnings)
         self._storage = storage
         self._closed = asyncio.Event()
+        self._looking = asyncio.Lock()
         self._words = ReaderWords(registry, restart_limit)
-        self._ended: dict[int, TaskRecord] = {}
         self._models = models
-        self.root = FollowedConversation(self, storage, ROOT, self._window)
+        self.root = FollowedConversation(storage, ROOT)
 
     @classmethod
     async def open(
@@ -94,153 +82,50 @@ class FollowedSession:
         except ModelError:
             return None
 
-    async def watch_tasks(self) -> AsyncGenerator[Frame[TasksView], None]:
-        """The live tasks and those seen to end, whole, whenever commits were made."""
-        newest = await self.newest()
-        live: dict[int, TaskRecord] = {}
-        yield await self._tasks(newest, live)
-        async for commit in self.changes(newest[0]):
-            yield await self._tasks(commit, live)
+    async def watch(
+        self, conversation_id: int, *, tail: int | None = None, since: Position | None = None
+    ) -> AsyncGenerator[Frame[SessionView], None]:
+        """As `Harness.watch`: the view now, and again whenever commits have changed it; each frame of one moment."""
+        look = Look(self._storage, self._words, conversation_id, self._window)
+        async with self._looking, self._storage.snapshot():
+            seq, at = await self._newest()
+            if since is not None and not await is_stored(self._storage, since):
+                since = None
+            await look.begin(tail, since)
+        value = look.view()
+        yield Frame(value, [["r", value]] if since is None else resuming_ops(look.parts, since), seq, at)
+        async for _ in self._changes(seq):
+            async with self._looking, self._storage.snapshot():
+                seq, at = await self._newest()
+                ops = await look.again()
+            if ops:
+                yield Frame(look.view(), ops, seq, at)
 
-    async def _tasks(self, newest: tuple[int, int], live: dict[int, TaskRecord]) -> Frame[TasksView]:
-        now = {record["id"]: record for record in await self._storage.live_tasks()}
-        for task_id in live.keys() - now.keys():
-            ended = await self._storage.task(task_id)
-            if ended is not None:
-                self._ended[task_id] = ended
-        live.clear()
-        live.update(now)
-        self._ended = dict(list(self._ended.items())[-ENDED_SHOWN:])
-        shown = [*self._ended.values(), *now.values()]
-        await self._words.recall(shown, self._storage)
-        rows = [task_row(record, self._words) for record in sorted(shown, key=lambda record: record["id"])]
-        value: TasksView = {"tasks": rows}
-        return frame(value, None, newest)
-
-    async def changes(self, seq: int) -> AsyncGenerator[tuple[int, int], None]:
-        """The newest commit and its time, each time there is a newer one than `seq` or the last told."""
+    async def _changes(self, seq: int) -> AsyncGenerator[int, None]:
+        """The newest commit, each time there is another one than `seq` or the last told."""
         while not self._closed.is_set():
             try:
                 await asyncio.wait_for(self._closed.wait(), INTERVAL)
                 return
             except TimeoutError:
-                newest = await self.newest()
-            if newest[0] != seq:
-                seq = newest[0]
+                newest = await self._storage.poll_seq()
+            if newest != seq:
+                seq = newest
                 yield newest
 
-    async def newest(self) -> tuple[int, int]:
+    async def _newest(self) -> tuple[int, int]:
         """The newest commit and its time; zeros before the first."""
         rows = await self._storage.commits(limit=1, reverse=True)
         return (rows[0].seq, rows[0].at) if rows else (0, 0)
 
 
 class FollowedConversation:
-    """One conversation of a followed session, as it is stored and as it grows."""
+    """One conversation of a followed session."""
 
-    def __init__(self, session: FollowedSession, storage: Reader, conversation_id: int, window: Window) -> None:
+    def __init__(self, storage: Reader, conversation_id: int) -> None:
         self.id = conversation_id
-        self._session = session
         self._storage = storage
-        self._window = window
 
     async def entries(self, before: int | None = None, limit: int = 200) -> list[StoredEntry]:
         """The newest entries before an id, in order."""
         return (await self._storage.entries(self.id, before=before, limit=limit, reverse=True))[::-1]
-
-    async def watch(self, tail: int | None = None) -> AsyncGenerator[Frame[ConversationView], None]:
-        """The view now, and again whenever commits have changed it."""
-        newest = await self._session.newest()
-        limit = tail or EVERYTHING
-        page = await self._storage.entries(self.id, limit=limit + 1, reverse=True)
-        entries = [shown_entry(stored.record, stored.seq) for stored in reversed(page[:limit])]
-        first = len(page) <= limit
-        parts = await self._parts(entries)
-        yield frame(conversation_view({"entries": entries, "first": first, **parts}), None, newest)
-        async for commit in self._session.changes(newest[0]):
-            ops: list[Any] = []
-            last = entries[-1]["id"] if entries else 0
-            added = [
-                shown_entry(stored.record, stored.seq) for stored in await self._storage.entries(self.id, after=last)
-            ]
-            if added:
-                ops.append(["p", ["entries"], len(entries), 0, added])
-                entries = [*entries, *added]
-            former, parts = parts, await self._parts(entries)
-            ops += [["s", [key], value] for key, value in parts.items() if former.get(key) != value]
-            ops += [["d", [key]] for key in former if key not in parts]
-            if ops:
-                yield frame(conversation_view({"entries": entries, "first": first, **parts}), ops, commit)
-
-    async def _parts(self, entries: list[ShownEntry]) -> dict[str, Any]:
-        """All of the view but its entries."""
-        parts = {key: await self._value(definition) for key, definition in PLACES}
-        parts.update(live_part(await self._value(LIVE)))
-        size = context_size(entries, parts["agent"], self._window)
-        if size is not None:
-            parts["context"] = size
-        return parts
-
-    async def _value(self, definition: DocumentDefinition[Any]) -> Any:
-        owner = self.id if definition.scope == "conversation" else 0
-        value = await document_value(self._storage, definition.kind, definition.scope_of(owner))
-        return initial(definition) if value is None else value
-
-
-class ReaderWords:
-    """What a reader of a session knows of its tasks: what their records and the report say, and the words of kinds."""
-
-    def __init__(self, registry: Registry, restart_limit: int = 0) -> None:
-        self._registry = registry
-        self._restart_limit = restart_limit
-        self._entries: dict[int, EntryRecord] = {}
-        self._verdicts: dict[int, Verdict] = {}
-        self._built_in = describing_kinds(self._entries.get, registry)
-        self._definitions = Definitions(self._kind, Reports())
-
-    def _kind(self, kind: str) -> TaskDefinition | None:
-        return self._registry.task(kind) or self._built_in.get(kind)
-
-    async def recall(self, records: Iterable[TaskRecord], storage: Reader) -> None:
-        """Read what the words of some tasks need: the entries they answer, and the newest report."""
-        named: set[int] = {
-            record["input"]["assistant"]
-            for record in records
-            if isinstance(record["input"], Mapping) and isinstance(record["input"].get("assistant"), int)
-        }
-        for forgotten in self._entries.keys() - named:
-            del self._entries[forgotten]
-        for entry_id in named - self._entries.keys():
-            stored = await storage.entry(entry_id)
-            if stored is not None:
-                self._entries[entry_id] = stored.record
-        report = cast("Recovery | None", await document_value(storage, RECOVERY.kind, {"kind": "session"}))
-        owners = await storage.owners(limit=1)
-        epoch = owners[-1].epoch if owners else 0
-        self._verdicts = {
-            row["taskId"]: row["verdict"]
-            for death in (report["deaths"] if report else ())
-            if death["foundBy"] == epoch
-            for row in death["tasks"]
-            if "verdict" in row
-        }
-
-    def doing(self, record: TaskRecord) -> str:
-        return self._definitions.doing(record)
-
-    def elsewhere(self, record: TaskRecord) -> str | None:
-        return self._definitions.elsewhere(record)
-
-    def blocked(self, record: TaskRecord) -> str | None:
-        if self._restart_limit and record.get("restarts", 0) >= self._restart_limit:
-            return RESTART_LIMIT
-        gate = gate_of(record)
-        return gate["reason"] if gate is not None else None
-
-    def verdict(self, record: TaskRecord) -> Verdict | None:
-        return self._verdicts.get(record["id"])
-
-
-def frame(value: V, ops: list[Any] | None, newest: tuple[int, int]) -> Frame[V]:
-    """A frame as of a commit; without ops the whole view."""
-    return Frame(value, [["r", value]] if ops is None else ops, newest[0], newest[1])

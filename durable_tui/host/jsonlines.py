@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 # What str.splitlines and JavaScript take for line ends but JSON leaves alone.
 _SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
-def json_line(value: Any) -> str:
+def json_line(value: object) -> str:
     """The value on one line, with its newline."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).translate(_SEPARATORS) + "\n"

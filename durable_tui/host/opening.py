@@ -8,21 +8,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from durable_tui.host.catalogue import SHORT, Catalogue
 from durable_tui.host.host_errors import HostError, ModelMissing
 from durable_tui.host.paths import Paths, private_folder
-from durable_tui.host.reading import SESSION_SCOPE, document_value
 from durable_tui.host.settings import Config, load_config
 
 if TYPE_CHECKING:
     from durable_tui.agent.extension import Extension, Registry
+    from durable_tui.agent.shapes import SessionFacts
     from durable_tui.harness.conversation import Conversation
     from durable_tui.harness.harness import Harness
     from durable_tui.models.models import Models
     from durable_tui.models.provider import ThinkingLevel
-    from durable_tui.storage import SqliteStorage
 
 HOW_TO_GET_A_MODEL = (
     "set a key such as OPENAI_API_KEY, DEEPSEEK_API_KEY or OPENROUTER_API_KEY, or start a local server "
@@ -79,14 +78,13 @@ class Opened:
 
     harness: Harness
     root: Conversation
-    storage: SqliteStorage
     models: Models
     registry: Registry
     path: Path
     model: str
     created: bool
     host: Host
-    session: dict[str, Any]
+    session: SessionFacts
     warnings: list[str] = field(default_factory=list)
     problem: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -159,10 +157,10 @@ async def open_session(
         if thinking and agent.get("thinkingLevel", "off") != thinking:
             await root.configure(thinkingLevel=thinking)
         models.learn(chosen)
-        session = dict(await document_value(storage, "dt.session", SESSION_SCOPE) or {})
-        check_directory(agent.get("cwd") or session.get("cwd") or directory)
+        session = await harness.session_document()
+        check_directory(agent.get("cwd") or session["cwd"] or directory)
         opened = Opened(
-            harness, root, storage, models, registry, path, chosen, created, host, session,
+            harness, root, models, registry, path, chosen, created, host, session,
             warnings=[*storage.warnings, *host.config.warnings, *warnings],
         )  # fmt: skip
         harness.on_problem(lambda problem: opened.problem.set() if problem else opened.problem.clear())

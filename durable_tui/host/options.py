@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from durable_tui.models.provider import ThinkingLevel
@@ -42,7 +42,7 @@ class ScreenOptions:
     @classmethod
     def from_words(cls, words: Sequence[str]) -> ScreenOptions:
         """Read what `words` wrote. Raises ValueError for anything else."""
-        values: dict[str, Any] = {}
+        values: dict[str, str] = {}
         flags: set[str] = set()
         prompt = None
         rest = list(words)
@@ -59,4 +59,12 @@ class ScreenOptions:
                 raise ValueError(f"not an option of the screen: {word}")
         if "directory" not in values:
             raise ValueError("the screen needs its --directory")
-        return cls(prompt=prompt, new="new" in flags, paused="paused" in flags, **values)
+        return cls(
+            values["directory"],
+            prompt,
+            new="new" in flags,
+            session=values.get("session"),
+            model=values.get("model"),
+            thinking=cast("ThinkingLevel | None", values.get("thinking")),
+            paused="paused" in flags,
+        )

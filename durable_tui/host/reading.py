@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageForeign, StorageNewer
 from durable_tui.storage.protocol import Reader
-from durable_tui.storage.records import ROOT, Scope, StoredEntry
+from durable_tui.storage.records import ROOT, StoredEntry
 
-SESSION_SCOPE: Scope = {"kind": "session"}
+if TYPE_CHECKING:
+    from durable_tui.agent.shapes import SessionFacts
+    from durable_tui.models.messages import UsageTable
+
 PAGE = 500
 
 
@@ -25,23 +28,6 @@ async def reading(path: Path) -> AsyncIterator[Reader]:
         yield storage
     finally:
         await storage.close()
-
-
-async def document_value(storage: Reader, kind: str, scope: Scope) -> Any:
-    """The value of a live document, or None: its newest base with the deltas after it."""
-    from durable_tui.delta.ops import apply_ops
-
-    stored = await storage.document(kind, scope)
-    if stored is None:
-        return None
-    value = stored.base
-    for ops in stored.deltas:
-        value = apply_ops(value, ops)
-    return value
-
-
-def conversation_scope(conversation_id: int) -> Scope:
-    return {"kind": "conversation", "conversationId": conversation_id}
 
 
 async def all_entries(storage: Reader, conversation_id: int) -> AsyncIterator[StoredEntry]:
@@ -76,27 +62,29 @@ async def facts(path: Path) -> dict[str, Any]:
 
 
 async def _facts(storage: Reader) -> dict[str, Any]:
+    from durable_tui.agent.documents import AGENT, INBOX, SESSION, USAGE
     from durable_tui.models.usage import total_usage
+    from durable_tui.session import stored_value
 
-    session = await document_value(storage, "dt.session", SESSION_SCOPE) or {}
+    session: SessionFacts = await stored_value(storage, SESSION) or {"cwd": "", "createdAt": 0}
     newest = await storage.commits(limit=1, reverse=True)
     owners = await storage.owners(limit=1)
-    found: dict[str, Any] = {"cwd": session.get("cwd", ""), "unfinished": len(await storage.live_tasks()), "queued": 0}
+    found: dict[str, Any] = {"cwd": session["cwd"], "unfinished": len(await storage.live_tasks()), "queued": 0}
     found["updatedAt"] = newest[0].at if newest else session.get("createdAt", 0)
     found["createdAt"] = session.get("createdAt") or (owners[0].opened_at if owners else found["updatedAt"])
     title = session.get("title") or await _first_words(storage)
     if title:
         found["title"] = title
-    agent = await document_value(storage, "pi.agent", conversation_scope(ROOT)) or {}
-    if agent.get("model"):
-        found["model"] = f"{agent['model']['provider']}/{agent['model']['modelId']}"
-    documents = []
+    model = (await stored_value(storage, AGENT, ROOT) or {}).get("model")
+    if model is not None:
+        found["model"] = f"{model['provider']}/{model['modelId']}"
+    tables: list[UsageTable | None] = []
     for conversation in await storage.conversations():
-        scope = conversation_scope(conversation["id"])
-        inbox = await document_value(storage, "pi.inbox", scope) or {"items": []}
-        found["queued"] += len(inbox["items"])
-        documents.append(await document_value(storage, "pi.usage", scope))
-    usage = total_usage(documents)
+        inbox = await stored_value(storage, INBOX, conversation["id"])
+        found["queued"] += len(inbox["items"]) if inbox is not None else 0
+        table = await stored_value(storage, USAGE, conversation["id"])
+        tables.append(table)
+    usage = total_usage(tables)
     if any(usage.values()):
         found["usage"] = usage
     if owners and owners[-1].closed_at is None:

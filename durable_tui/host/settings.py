@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, cast
 
 from durable_tui.host.host_errors import ConfigError
 from durable_tui.models.provider import THINKING_LEVELS, ThinkingLevel
@@ -22,6 +22,26 @@ APIS = ("openai-chat", "openai-responses", "anthropic", "scripted")
 MODES = ("one_at_a_time", "all")
 
 
+class SettingsTable(TypedDict, total=False):
+    """`[settings]`; its inner tables are spread out by `flatten`."""
+
+    durability: Durability
+    steering_mode: str
+    follow_up_mode: str
+    tool_execution: str
+    restart_limit: int
+    retry: dict[str, float]
+    progress: dict[str, float]
+    limits: dict[str, float]
+
+
+class ScreenTable(TypedDict, total=False):
+    """`[screen]`"""
+
+    theme: str
+    ascii: bool
+
+
 @dataclass(slots=True, frozen=True)
 class Config:
     """The contents of the file. `providers` goes to `Models.from_env` as it is, `settings` into harness Settings."""
@@ -29,15 +49,15 @@ class Config:
     model: str | None = None
     thinking: ThinkingLevel | None = None  # for new sessions
     providers: dict[str, ProviderTable] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: SettingsTable = field(default_factory=SettingsTable)
     path: Path | None = None
     keys: dict[str, str] = field(default_factory=dict)  # action id to keys, for the screen
-    screen: dict[str, Any] = field(default_factory=dict)  # theme, ascii
+    screen: ScreenTable = field(default_factory=ScreenTable)
     warnings: list[str] = field(default_factory=list)  # sentences for the person, one a key that does nothing
 
     @property
     def durability(self) -> Durability:
-        return self.settings.get("durability", "intents")  # type: ignore[no-any-return]
+        return self.settings.get("durability", "intents")
 
     def harness_settings(self) -> Settings:
         """The settings of the harness: the file's, else their defaults."""
@@ -47,7 +67,8 @@ class Config:
 
         flat = flatten(self.settings)
         of_harness = {item.name for item in fields(Settings)}  # durability is the storage's
-        return Settings(**{name: value for name, value in flat.items() if name in of_harness})
+        chosen: dict[str, Any] = {name: value for name, value in flat.items() if name in of_harness}
+        return Settings(**chosen)
 
 
 # Names of harness Settings for keys that are nested in the file.
@@ -58,11 +79,11 @@ NESTED: dict[str, dict[str, str]] = {
 }
 
 
-def flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(settings: SettingsTable) -> dict[str, object]:
     """`[settings]` with its inner tables spread out, under the names harness Settings uses."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for key, value in settings.items():
-        if key in NESTED:
+        if key in NESTED and isinstance(value, dict):
             flat.update({NESTED[key][inner]: item for inner, item in value.items()})
         else:
             flat[key] = value
@@ -73,14 +94,14 @@ def flatten(settings: Mapping[str, Any]) -> dict[str, Any]:
 class Rule:
     """The values that one key may hold: a test, and the words for it."""
 
-    test: Callable[[Any], bool]
+    test: Callable[[object], bool]
     wanted: str
 
 
 def _number(low: float, *, whole: bool = False) -> Rule:
     kind = "a whole number" if whole else "a number"
 
-    def test(value: Any) -> bool:
+    def test(value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
             return False
         return low <= value < float("inf")
@@ -206,7 +227,9 @@ def parse_config(text: str, path: Path) -> Config:
     checker.table(keys, dict.fromkeys(keys, TEXT), ("keys",))
     checker.table(screen, SCREEN_RULES, ("screen",))
     providers = {name: _resolved(provider, path) for name, provider in data.get("providers", {}).items()}
-    return Config(data.get("model"), data.get("thinking"), providers, settings, path, keys, screen, warnings)
+    return Config(
+        data.get("model"), data.get("thinking"), providers, cast(SettingsTable, settings), path, keys, screen, warnings
+    )
 
 
 def _resolved(provider: ProviderTable, path: Path) -> ProviderTable:
@@ -230,7 +253,7 @@ class _Checker:
     def fail(self, where: tuple[str, ...], message: str) -> NoReturn:
         raise ConfigError(self.sentence(where, message))
 
-    def table(self, table: Mapping[str, Any], rules: Mapping[str, Rule], where: tuple[str, ...]) -> None:
+    def table(self, table: Mapping[str, object], rules: Mapping[str, Rule], where: tuple[str, ...]) -> None:
         for key, value in table.items():
             rule = rules.get(key)
             if rule is None:
@@ -239,7 +262,7 @@ class _Checker:
                 self.fail((*where, key), f"must be {rule.wanted}, not {_shown(value)}")
 
 
-def near(word: str, words: Mapping[str, Any]) -> str:
+def near(word: str, words: Mapping[str, object]) -> str:
     """Return a hint at what an unknown word was meant to be."""
     close = difflib.get_close_matches(word, list(words), n=2, cutoff=0.6)
     if close:
@@ -247,7 +270,7 @@ def near(word: str, words: Mapping[str, Any]) -> str:
     return "known here: " + ", ".join(words)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, str):
         return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}…"'
     if isinstance(value, bool):

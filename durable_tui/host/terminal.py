@@ -39,7 +39,7 @@ _LATE_INPUT = 0.03
 _SAME_SIGNAL = 1.0
 _LOCAL_FLAGS = 3
 
-Attributes = list[Any]
+Attributes = list[Any]  # numbers, and a list of control characters: as termios has them
 
 
 def _working_directory() -> str:

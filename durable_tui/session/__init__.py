@@ -1,6 +1,12 @@
 """The commit line, transactions, documents and watches (spec 3, 5, 13)."""
 
-from durable_tui.session.documents import DocumentDefinition, DocumentDraft, DocumentState
+from durable_tui.session.documents import (
+    DocumentDefinition,
+    DocumentDraft,
+    DocumentState,
+    SomeDefinition,
+    stored_value,
+)
 from durable_tui.session.session import Commit, Session
 from durable_tui.session.session_errors import (
     DocumentRefused,
@@ -27,7 +33,9 @@ __all__ = [
     "SessionClosed",
     "SessionError",
     "SessionPoisoned",
+    "SomeDefinition",
     "Transaction",
     "TransactionClosed",
     "Watch",
+    "stored_value",
 ]

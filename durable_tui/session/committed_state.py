@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from durable_tui.delta import apply_ops
+from durable_tui.delta import freeze
 from durable_tui.ground.clock import now_ms
-from durable_tui.session.documents import Address, DocumentDefinition, DocumentState
-from durable_tui.session.session_errors import DocumentRefused
+from durable_tui.session.documents import Address, DocumentDefinition, DocumentState, folded, value_of
 from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import ConversationRecord, Scope, SubmissionRecord, TaskRecord
 
@@ -70,10 +69,7 @@ class CommittedState:
             if seq == self.seq:
                 self._absent.add(address)
             return None
-        value = stored.base
-        for ops in stored.deltas:
-            value = apply_ops(value, ops)
-        state = DocumentState(stored.record, stored.version, value, len(stored.deltas))
+        state = DocumentState(stored.record, stored.version, folded(stored), len(stored.deltas))
         if seq == self.seq:
             self._documents[address] = state
         return state
@@ -81,13 +77,4 @@ class CommittedState:
     async def value(self, definition: DocumentDefinition[T], owner_id: int = 0, key: str | None = None) -> T:
         """A document's committed value, or its initial one when it does not exist. Raises DocumentRefused (spec 5.4)."""
         state = await self.load_document(definition.address(owner_id, key))
-        if state is None:
-            return definition.initial()
-        if state.version > definition.version:
-            raise DocumentRefused(
-                f"document {definition.kind} is stored with version {state.version}; "
-                f"this program knows version {definition.version}"
-            )
-        if state.version < definition.version and definition.migrate is not None:
-            return definition.migrate(state.value, state.version)
-        return cast(T, state.value)
+        return freeze(definition.initial()) if state is None else value_of(definition, state)

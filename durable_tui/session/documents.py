@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
-from durable_tui.delta import DraftRoot, FrozenDict
-from durable_tui.session.session_errors import TransactionClosed
-from durable_tui.storage.records import DocumentRecord, Scope
+from durable_tui.delta import DraftRoot, FrozenDict, Json, Op, apply_ops, freeze
+from durable_tui.session.session_errors import DocumentRefused, TransactionClosed
+from durable_tui.storage.protocol import Reader
+from durable_tui.storage.records import DocumentRecord, Scope, StoredDocument
 
 ScopeKind = Literal["session", "conversation", "task"]
 Address = tuple[str, str, int, str | None]
@@ -33,7 +34,7 @@ class DocumentDefinition(Generic[T]):
     history: Literal["latest", "rewindable"] | None = None
     fork: Literal["asOf", "current", "initial"] | None = None
     checkpoint: Callable[[T, int], bool] | None = None
-    migrate: Callable[[Any, int], T] | None = None
+    migrate: Callable[[Json, int], T] | None = None
     base_bytes: int | None = None
     keep_previous: bool = False
 
@@ -56,6 +57,9 @@ class DocumentDefinition(Generic[T]):
         return {"kind": "task", "taskId": owner_id}
 
 
+SomeDefinition: TypeAlias = DocumentDefinition[Any]  # for those who take documents of every shape
+
+
 @dataclass(slots=True, frozen=True)
 class DocumentState:
     """A document as committed: its record, the version and value stored, and the deltas since its last base.
@@ -65,7 +69,7 @@ class DocumentState:
 
     record: DocumentRecord
     version: int
-    value: Any
+    value: Any  # of the shape that the kind at its address has
     deltas: int
     size: int = 0
 
@@ -76,11 +80,25 @@ class DocumentChange:
 
     address: Address
     record: DocumentRecord
-    ops: tuple[Any, ...]
+    ops: Sequence[Op]
     value: Any
     previous: Any
     retired: bool = False
     created: bool = False
+
+
+def value_of(definition: DocumentDefinition[T], state: DocumentState) -> T:
+    """A document's value as its definition has it, migrated when it is older. Raises DocumentRefused (spec 5.4)."""
+    if state.version == definition.version:
+        return cast(T, state.value)
+    name = f"document {definition.kind}"
+    if state.version > definition.version:
+        raise DocumentRefused(
+            f"{name} is stored with version {state.version}; this program knows version {definition.version}"
+        )
+    if definition.migrate is None:
+        raise DocumentRefused(f"{name} is stored with version {state.version} and cannot be migrated")
+    return freeze(definition.migrate(state.value, state.version))
 
 
 class DocumentDraft(Generic[T]):
@@ -89,7 +107,7 @@ class DocumentDraft(Generic[T]):
     __slots__ = ("_retired", "_root", "definition", "key", "migrated", "owner_id", "state")
 
     def __init__(
-        self, definition: DocumentDefinition[T], owner_id: int, key: str | None, state: DocumentState | None, base: Any
+        self, definition: DocumentDefinition[T], owner_id: int, key: str | None, state: DocumentState | None, base: T
     ) -> None:
         self.definition = definition
         self.owner_id = owner_id
@@ -118,13 +136,27 @@ class DocumentDraft(Generic[T]):
     def retire(self) -> None:
         self._retired = True
 
-    def seal(self) -> tuple[Any, list[Any]]:
+    def seal(self) -> tuple[Json, Sequence[Op]]:
         return self._root.seal()
 
     def close(self) -> None:
         self._root.close()
 
 
-def empty_object() -> Any:
-    """The usual initial value."""
+def empty_object() -> FrozenDict:
+    """The initial value of a document whose shape requires nothing."""
     return FrozenDict()
+
+
+def folded(stored: StoredDocument) -> Json:
+    """The value of a document as it is stored: its newest base with the deltas after it."""
+    value = stored.base
+    for ops in stored.deltas:
+        value = apply_ops(value, ops)
+    return value
+
+
+async def stored_value(storage: Reader, definition: DocumentDefinition[T], owner_id: int = 0) -> T | None:
+    """The value of a live document for who only reads the store, as it was stored; None when there is none."""
+    stored = await storage.document(definition.kind, definition.scope_of(owner_id))
+    return cast(T, folded(stored)) if stored is not None else None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from durable_tui.delta import freeze
+from durable_tui.delta import Json, Op, freeze
 from durable_tui.session.committed_state import CommittedState
 from durable_tui.session.documents import (
     Address,
@@ -16,12 +16,14 @@ from durable_tui.session.documents import (
     DocumentDraft,
     DocumentState,
     empty_object,
+    value_of,
 )
-from durable_tui.session.session_errors import DocumentRefused, ReadAfterWrite, TransactionClosed
+from durable_tui.session.session_errors import ReadAfterWrite, TransactionClosed
 from durable_tui.storage.records import (
     Batch,
     ConversationRecord,
     DocumentRecord,
+    EntryEdit,
     EntryRecord,
     FlightRow,
     OwnerRef,
@@ -33,6 +35,7 @@ from durable_tui.storage.records import (
 )
 
 T = TypeVar("T")
+SomeDraft: TypeAlias = DocumentDraft[Any]  # a transaction holds those of every shape
 _SMALL = 64
 
 
@@ -47,7 +50,7 @@ class Transaction:
         self.new_entries: list[EntryRecord] = []
         self.submissions: dict[int, SubmissionRecord] = {}
         self.tasks: dict[int, TaskRecord] = {}
-        self._documents: dict[Address, DocumentDraft[Any]] = {}
+        self._documents: dict[Address, SomeDraft] = {}
         self._acquiring: dict[Address, asyncio.Future[None]] = {}
         self._pending = 0
         self._wrote = False
@@ -168,15 +171,15 @@ class Transaction:
         conversation_id: int,
         kind: str,
         *,
-        model: list[Any] | None = None,
-        data: Any = None,
-        head: int | str | None = None,
-        edits: list[Any] | None = None,
+        model: Sequence[Mapping[str, object]] | None = None,
+        data: object = None,
+        head: int | Literal["self"] | None = None,
+        edits: Sequence[EntryEdit] | None = None,
         by_task: int | None = None,
     ) -> EntryRecord:
         """Append an entry; `head="self"` points at itself. Values are copied and checked here (spec 3.8)."""
         self._writing()
-        record: dict[str, Any] = {"id": self.mint_id(), "conversationId": conversation_id, "kind": kind}
+        record: dict[str, object] = {"id": self.mint_id(), "conversationId": conversation_id, "kind": kind}
         if model is not None:
             record["model"] = model
         if data is not None:
@@ -187,19 +190,19 @@ class Transaction:
             record["edits"] = edits
         if by_task is not None:
             record["byTaskId"] = by_task
-        entry = cast(EntryRecord, freeze(record))
+        entry: EntryRecord = freeze(record)
         self.new_entries.append(entry)
         return entry
 
     def put_submission(self, record: SubmissionRecord) -> SubmissionRecord:
         self._writing()
-        frozen = cast(SubmissionRecord, freeze(record))
+        frozen = freeze(record)
         self.submissions[frozen["id"]] = frozen
         return frozen
 
     def put_task(self, record: TaskRecord) -> TaskRecord:
         self._writing()
-        frozen = cast(TaskRecord, freeze(record))
+        frozen = freeze(record)
         self.tasks[frozen["id"]] = frozen
         return frozen
 
@@ -235,11 +238,12 @@ class Transaction:
             finally:
                 self._acquiring.pop(address).set_result(None)
             self._check()
-        draft = DocumentDraft(definition, owner_id, key, state, _base_value(definition, state))
+        base = freeze(definition.initial()) if state is None else value_of(definition, state)
+        draft = DocumentDraft(definition, owner_id, key, state, base)
         self._documents[address] = draft
         return draft
 
-    def draft(self, address: Address) -> DocumentDraft[Any] | None:
+    def draft(self, address: Address) -> SomeDraft | None:
         """The draft already acquired at an address, if any."""
         return self._documents.get(address)
 
@@ -274,7 +278,7 @@ class Transaction:
     def seal(self) -> tuple[Batch | None, list[tuple[DocumentChange, DocumentState | None]]]:
         """Close the drafts; give what is to be stored (None: nothing was written) and the documents' new states."""
         changes: list[tuple[DocumentChange, DocumentState | None]] = []
-        sealed: list[tuple[DocumentDraft[Any], Any, list[Any]]] = []
+        sealed: list[tuple[SomeDraft, Json, Sequence[Op]]] = []
         self.closed = True
         for draft in self._documents.values():
             value, ops = draft.seal()
@@ -300,7 +304,7 @@ class Transaction:
         return batch, changes
 
     def _seal_document(
-        self, batch: Batch, draft: DocumentDraft[Any], value: Any, ops: list[Any]
+        self, batch: Batch, draft: SomeDraft, value: Json, ops: Sequence[Op]
     ) -> tuple[DocumentChange, DocumentState | None]:
         definition, state = draft.definition, draft.state
         address = definition.address(draft.owner_id, draft.key)
@@ -311,7 +315,8 @@ class Transaction:
             change = DocumentChange(address, record, (("r", value),), value, None, created=True)
             return change, DocumentState(record, definition.version, value, 0)
         if draft.retired:
-            record = cast(DocumentRecord, freeze({**state.record, "retiredAt": batch.seq}))
+            ended: DocumentRecord = {**state.record, "retiredAt": batch.seq}
+            record = freeze(ended)
             batch.documents.append(record)
             return DocumentChange(address, record, (("r", None),), None, state.value, retired=True), None
         deltas = state.deltas + 1
@@ -334,30 +339,15 @@ class Transaction:
         return change, new_state
 
 
-def _size_of(ops: list[Any]) -> int:
+def _size_of(ops: Sequence[Op]) -> int:
     """About how many bytes some ops take: text grown or set counts, the rest is small."""
     return sum(len(op[-1]) if isinstance(op[-1], str) else _SMALL for op in ops)
 
 
-def _base_value(definition: DocumentDefinition[Any], state: DocumentState | None) -> Any:
-    if state is None:
-        return freeze(definition.initial())
-    if state.version == definition.version:
-        return state.value
-    name = f"document {definition.kind}"
-    if state.version > definition.version:
-        raise DocumentRefused(
-            f"{name} is stored with version {state.version}; this program knows version {definition.version}"
-        )
-    if definition.migrate is None:
-        raise DocumentRefused(f"{name} is stored with version {state.version} and cannot be migrated")
-    return freeze(definition.migrate(state.value, state.version))
-
-
 def _new_record(
-    definition: DocumentDefinition[Any], draft: DocumentDraft[Any], document_id: int, seq: int
+    definition: DocumentDefinition[T], draft: DocumentDraft[T], document_id: int, seq: int
 ) -> DocumentRecord:
-    record: dict[str, Any] = {
+    record: DocumentRecord = {
         "id": document_id,
         "kind": definition.kind,
         "scope": definition.scope_of(draft.owner_id),
@@ -369,4 +359,4 @@ def _new_record(
         record["history"] = definition.history
     if definition.fork is not None:
         record["fork"] = definition.fork
-    return cast(DocumentRecord, freeze(record))
+    return freeze(record)

@@ -6,30 +6,36 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from durable_tui.delta import Op
 
 BEHIND = 100  # frames a consumer may lag before it gets one whole view instead
 
 V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 
 
 @dataclass(slots=True, frozen=True)
-class Frame(Generic[V]):
-    """A committed view of shape `V`. `ops` take the frame before to this one; a whole view is a single `["r", value]`.
+class Frame(Generic[V_co]):
+    """A committed view of shape `V_co`. `ops` take the frame before to this one; a whole view is a single `["r", value]`.
 
     `seq` is the commit (0 before the first), `at` its time in milliseconds.
     """
 
-    value: V
-    ops: list[Any]
+    value: V_co
+    ops: Sequence[Op]
     seq: int
     at: int
 
 
-class Source(Protocol[V]):
+class Source(Protocol[V_co]):
     """What feeds a watch: the current whole view, and how to stop feeding."""
 
-    def whole(self) -> Frame[V]: ...
+    def whole(self) -> Frame[V_co]: ...
 
     def detach(self) -> None: ...
 

@@ -18,12 +18,13 @@ from durable_tui.storage.errors import (
 
 if TYPE_CHECKING:
     from durable_tui.storage.memory.store import MemoryStorage
-    from durable_tui.storage.protocol import Owner, Reader
+    from durable_tui.storage.protocol import Follower, Owner, Reader
     from durable_tui.storage.sqlite.reader import SqliteReader
     from durable_tui.storage.sqlite.store import SqliteStorage
 
 __all__ = [
     "Fenced",
+    "Follower",
     "MemoryStorage",
     "Owner",
     "Reader",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Follower": "protocol",
     "MemoryStorage": "memory.store",
     "Owner": "protocol",
     "Reader": "protocol",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from durable_tui.delta import clean_text, freeze
 from durable_tui.storage.records import Batch, DocumentRecord, Scope, TaskRecord, scope_owner
 
@@ -33,11 +31,12 @@ def unretired(record: DocumentRecord) -> DocumentRecord:
     """A document's record as it stood before it was retired."""
     if "retiredAt" not in record:
         return record
-    return cast(DocumentRecord, freeze({name: value for name, value in record.items() if name != "retiredAt"}))
+    standing: DocumentRecord = freeze({name: value for name, value in record.items() if name != "retiredAt"})
+    return standing
 
 
 def wake_at(record: TaskRecord) -> int | None:
     """Return when a task's time gate opens, in milliseconds; None without one (spec 6.12)."""
     state = record["state"]
     gate = state.get("gate") if state["status"] == "pending" else None
-    return gate.get("time") if gate else None
+    return gate["time"] if gate and "time" in gate else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from durable_tui.storage.records import (
@@ -120,6 +121,13 @@ class Reader(Protocol):
 
     async def poll_seq(self) -> int:
         """The newest stored seq, cheaply; for one that follows another owner."""
+
+
+class Follower(Reader, Protocol):
+    """A reader beside whoever owns the session."""
+
+    def snapshot(self) -> AbstractAsyncContextManager[None]:
+        """Every read inside sees the same commits, however many are made meanwhile. For short looks, one at a time."""
 
 
 @runtime_checkable

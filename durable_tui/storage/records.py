@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypeAlias, TypedDict, final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from durable_tui.delta import Json, Op
+    from durable_tui.delta import Json, JsonObject, Op
+    from durable_tui.storage.messages import Message
 
 TaskStatus = Literal["pending", "running", "waiting", "completing", "terminal"]
 Liveness: TypeAlias = Literal["dead", "alive", "unknown"]  # of a process, as far as it can be proved (spec 4.2)
@@ -48,7 +49,7 @@ class Replacement(TypedDict):
 
     target: int
     action: Literal["replace"]
-    messages: list[Any]
+    messages: list[Message]
 
 
 EntryEdit = Omission | Replacement
@@ -60,8 +61,8 @@ class EntryRecord(TypedDict):
     id: int
     conversationId: int
     kind: str
-    model: NotRequired[list[Any]]
-    data: NotRequired[Any]
+    model: NotRequired[list[Message]]
+    data: NotRequired[Json]
     head: NotRequired[int]
     edits: NotRequired[list[EntryEdit]]
     byTaskId: NotRequired[int]
@@ -79,31 +80,53 @@ class SubmissionRecord(TypedDict):
     detail: NotRequired[str]
 
 
-class Gate(TypedDict):
-    """What a pending task waits for: exactly one of `time`, `submission`, `ask` and `person` (spec 6.12).
-
-    `time` and `since`, when the wait began, are milliseconds.
-    """
+@final
+class TimeGate(TypedDict):
+    """A wait for a time; `since` is when it began. Both in milliseconds."""
 
     reason: str
-    time: NotRequired[int]
-    since: NotRequired[int]
-    submission: NotRequired[int]
-    ask: NotRequired[str]
-    person: NotRequired[Literal[True]]
+    time: int
+    since: int
+
+
+@final
+class SubmissionGate(TypedDict):
+    """A wait until the submission of that id is settled."""
+
+    reason: str
+    submission: int
+
+
+@final
+class AskGate(TypedDict):
+    """A wait for the answer to the ask of that id."""
+
+    reason: str
+    ask: str
+
+
+@final
+class PersonGate(TypedDict):
+    """A wait until a person lets the task go on."""
+
+    reason: str
+    person: Literal[True]
+
+
+Gate = TimeGate | SubmissionGate | AskGate | PersonGate  # what a pending task waits for that is no task (spec 6.12)
 
 
 class LiveState(TypedDict):
     """A task that may run or runs; `checkpoint` is `{phase, …}` of its kind, `gate` what a pending one waits for."""
 
     status: Literal["pending", "running"]
-    checkpoint: Any
+    checkpoint: JsonObject
     gate: NotRequired[Gate]
 
 
 class WaitingState(TypedDict):
     status: Literal["waiting"]
-    checkpoint: Any
+    checkpoint: JsonObject
     on: list[int]
     policy: Literal["allSettled", "failFast"]
 
@@ -115,19 +138,19 @@ class TaskError(TypedDict):
 
 class Completed(TypedDict):
     status: Literal["completed"]
-    result: Any
+    result: Json
 
 
 class Failed(TypedDict):
     status: Literal["failed"]
     error: TaskError
-    result: NotRequired[Any]
+    result: NotRequired[Json]
 
 
 class Aborted(TypedDict):
     status: Literal["aborted"]
     reason: NotRequired[str]
-    result: NotRequired[Any]
+    result: NotRequired[Json]
 
 
 class Orphaned(TypedDict):
@@ -167,7 +190,7 @@ class TaskRecord(TypedDict):
     conversationId: int
     kind: str
     version: int
-    input: Any
+    input: Json
     owner: NotRequired[int]
     background: bool
     abortRequested: bool

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 from pydantic import BaseModel, Field
 
-from durable_tui.agent.extension import ToolCall, ToolError, ToolResult, tool
+from durable_tui.agent.extension import Arguments, ToolCall, ToolError, ToolResult, tool
 from durable_tui.environment.base import FileInfo
 from durable_tui.ground.text import show_bytes
 from durable_tui.tools.editing import EditRefused, apply_edits, splice
@@ -33,7 +32,7 @@ class EditArguments(BaseModel):
     )
 
 
-def repair(arguments: dict[str, Any]) -> dict[str, Any]:
+def repair(arguments: Arguments) -> Arguments:
     """Take what models send instead: the list as a JSON text, one edit as an object, or its two texts beside the path."""
     edits = arguments.get("edits")
     if isinstance(edits, str):

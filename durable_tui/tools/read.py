@@ -95,7 +95,7 @@ async def _image(environment: Environment, info: FileInfo, path: str) -> ToolRes
         raise ToolError(f"{path} cannot be shown: {error}") from None
     note = f"[{path}: {image}, {show_bytes(len(data))}]"
     details = {"path": show_name(info.path), "width": image.size[0], "height": image.size[1]}
-    return ToolResult([{"type": "text", "text": note}, dict(image.block)], details=details)
+    return ToolResult([{"type": "text", "text": note}, {**image.block}], details=details)
 
 
 async def _listing(environment: Environment, path: str) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from durable_tui.ground.text import clean
+
+if TYPE_CHECKING:
+    from durable_tui.agent.extension import Arguments
 
 _LENGTH = 80
 
 
-def phrase(value: Any) -> str:
+def phrase(value: object) -> str:
     """One line of at most 80 characters."""
     if not isinstance(value, str):
         return ""
@@ -20,12 +23,12 @@ def phrase(value: Any) -> str:
     return text
 
 
-def path_summary(arguments: dict[str, Any]) -> str:
+def path_summary(arguments: Arguments) -> str:
     """`config/dev.json`"""
     return phrase(arguments.get("path"))
 
 
-def read_summary(arguments: dict[str, Any]) -> str:
+def read_summary(arguments: Arguments) -> str:
     """`config/dev.json:20-39`"""
     text = phrase(arguments.get("path"))
     offset, limit = arguments.get("offset"), arguments.get("limit")
@@ -35,6 +38,6 @@ def read_summary(arguments: dict[str, Any]) -> str:
     return f"{text}:{first}-{first + limit - 1}" if isinstance(limit, int) else f"{text}:{first}-"
 
 
-def command_summary(arguments: dict[str, Any]) -> str:
+def command_summary(arguments: Arguments) -> str:
     """The first line of the command."""
     return phrase(arguments.get("command"))

@@ -399,7 +399,7 @@ class DurableApp(App[int]):
         self.main.footer.say([(one_line(text, 300), tone)])
         if self._said is not None:
             self._said.stop()
-        self._said = self.set_timer(SAID_FOR, lambda: self.main.footer.say([]))
+        self._said = self.main.set_timer(SAID_FOR, lambda: self.main.footer.say([]))
 
     def report(self, error: BaseException) -> None:
         """Something of the screen failed; the run goes on, the log has the rest (case UI-R20)."""

@@ -1,4 +1,4 @@
-"""From watches to the screen: every frame is applied at once, the screen is painted at most twelve times a second."""
+"""From the watch to the screen: every frame is applied at once, the screen is painted at most twelve times a second."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from durable_tui.ui.adapter.transcript_model import Changes, TranscriptModel
 
 if TYPE_CHECKING:
     from durable_tui.session.watch import Frame
-    from durable_tui.views.facade import ConversationReader, SessionReader
-    from durable_tui.views.shapes import ConversationView
+    from durable_tui.views.facade import SessionReader
+    from durable_tui.views.shapes import SessionView
 
 INTERVAL = 1 / 12
 TAIL = 200  # entries loaded at first
@@ -24,7 +24,6 @@ class Feed:
 
     def __init__(
         self,
-        root: ConversationReader,
         session: SessionReader,
         model: ScreenModel,
         paint: Callable[[Changes], None],
@@ -32,7 +31,6 @@ class Feed:
         interval: float = INTERVAL,
         report: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        self._root = root
         self._session = session
         self.model = model
         self._paint = paint
@@ -47,27 +45,24 @@ class Feed:
     async def run(self) -> None:
         """Until the session closes or this is cancelled; stopping a watch stops no work."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._frames())
-                group.create_task(self._tasks())
+            async with aclosing(self._session.watch(self.model.conversation_id, tail=TAIL)) as watch:
+                async for frame in watch:
+                    self._note(self._take(frame))
+                    self.first.set()
         finally:
             if self._timer is not None:
                 self._timer.cancel()
             self.flush()
             self.ended.set()
 
-    async def _frames(self) -> None:
-        async with aclosing(self._root.watch(tail=TAIL)) as watch:
-            async for frame in watch:
-                try:
-                    changes = self.model.apply(frame)
-                except Exception as error:  # noqa: BLE001 - a frame we cannot read must not end the feed
-                    self._report(error)
-                    changes = self._again(frame)
-                self._note(changes)
-                self.first.set()
+    def _take(self, frame: Frame[SessionView]) -> Changes:
+        try:
+            return self.model.apply(frame)
+        except Exception as error:  # noqa: BLE001 - a frame we cannot read must not end the feed
+            self._report(error)
+            return self._again(frame)
 
-    def _again(self, frame: Frame[ConversationView]) -> Changes:
+    def _again(self, frame: Frame[SessionView]) -> Changes:
         """Build everything anew from the view itself, whatever the ops said."""
         from durable_tui.session.watch import Frame  # not before the first paint: it brings the whole session
 
@@ -77,11 +72,6 @@ class Feed:
         changes = self.model.apply(Frame(frame.value, [["r", frame.value]], frame.seq, frame.at))
         changes.reset = True
         return changes
-
-    async def _tasks(self) -> None:
-        async with aclosing(self._session.watch_tasks()) as watch:
-            async for frame in watch:
-                self._note(self.model.apply_tasks(frame))
 
     def _note(self, changes: Changes) -> None:
         if self._pending is None:

@@ -63,7 +63,7 @@ class OpenSession:
         )
         self.model.reading = True
         self.model.fallback_title = f"session {opened.id[-8:]}"
-        self.feed = Feed(opened.root, opened.harness, self.model, paint, report=report)
+        self.feed = Feed(opened.harness, self.model, paint, report=report)
         self.files = Files(opened.session.get("cwd") or os.getcwd())
         self._task: asyncio.Task[None] | None = None
 
@@ -124,7 +124,7 @@ class OwnedSession(OpenSession):
         report: Callable[[BaseException], None],
         now: Callable[[], int],
     ) -> None:
-        super().__init__(opened, paint, glyphs=glyphs, report=report, epoch=opened.storage.epoch)
+        super().__init__(opened, paint, glyphs=glyphs, report=report, epoch=opened.harness.epoch)
         self.model.reading = False
         self.started = False
         self._now = now

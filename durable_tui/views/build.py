@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast, overload
+from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from durable_tui.agent.documents import AGENT, DRAFT, INBOX, SESSION, USAGE
 from durable_tui.agent.shapes import AgentChoices, Live
 from durable_tui.delta import MAX_DEPTH, FrozenDict, freeze
 from durable_tui.delta.frozen import trusted_dict
 from durable_tui.engine.recovery import RECOVERY
-from durable_tui.engine.shapes import Verdict
-from durable_tui.engine.task_record import outcome_of, phase_of, status_of, waiting_of
+from durable_tui.engine.shapes import FoundTask, Verdict
+from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
 from durable_tui.models.messages import message_text
 from durable_tui.session import DocumentDefinition
 from durable_tui.storage.records import EntryRecord, TaskRecord
-from durable_tui.views.shapes import ContextSize, ConversationView, ShownEntry, TaskRow
+from durable_tui.views.shapes import (
+    ContextSize,
+    ConversationView,
+    SessionView,
+    ShownEntry,
+    TaskReport,
+    TaskRow,
+    TasksView,
+)
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json, Op
+    from durable_tui.storage.protocol import Reader
+    from durable_tui.views.shapes import Position
 
 LIVE_LISTS = ("tools", "compactions")
 LIVE_PARTS = ("run", "generation")
+OPTIONAL = (*LIVE_PARTS, "context")
+ENDED_SHOWN = 20  # tasks that ended lately
+PAGE = 1000  # entries read at a time
 PLACES: tuple[tuple[str, DocumentDefinition[Any]], ...] = (
     ("inbox", INBOX),
     ("agent", AGENT),
@@ -93,6 +109,56 @@ def conversation_view(parts: dict[str, Any]) -> ConversationView:
     return cast(ConversationView, trusted_dict(parts, MAX_DEPTH))
 
 
+def tasks_view(parts: dict[str, Any]) -> TasksView:
+    """A read-only view of the tasks alone."""
+    return cast(TasksView, trusted_dict(parts, MAX_DEPTH))
+
+
+def session_view(parts: dict[str, Any]) -> SessionView:
+    """As `conversation_view`, with the tasks."""
+    return cast(SessionView, trusted_dict(parts, MAX_DEPTH))
+
+
+def appended(index: int, entries: Sequence[ShownEntry]) -> Op:
+    """The op that adds entries to a view that holds `index` of them."""
+    return ["p", ["entries"], index, 0, cast("Json", entries)]
+
+
+async def is_stored(storage: Reader, where: Position) -> bool:
+    """Whether a copy's last commit is one of this store's, so that what follows it can be told."""
+    rows = await storage.commits(after=where["seq"] - 1, limit=1)
+    return bool(rows) and (rows[0].seq, rows[0].at) == (where["seq"], where["at"])
+
+
+async def load_entries(
+    storage: Reader, conversation_id: int, tail: int | None, since: Position | None = None
+) -> tuple[list[ShownEntry], bool]:
+    """(the entries of a view, whether they begin with the very first): the newest `tail`, or from a copy's oldest on."""
+    if since is None and tail is not None:
+        page = await storage.entries(conversation_id, limit=tail + 1, reverse=True)
+        return [shown_entry(stored.record, stored.seq) for stored in reversed(page[:tail])], len(page) <= tail
+    oldest = since.get("oldest") if since is not None else None
+    loaded: list[ShownEntry] = []
+    after = oldest - 1 if oldest is not None else 0
+    first = oldest is None or not await storage.entries(conversation_id, before=oldest, limit=1)
+    while page := await storage.entries(conversation_id, after=after, limit=PAGE):
+        loaded.extend(shown_entry(stored.record, stored.seq) for stored in page)
+        after = page[-1].record["id"]
+    return loaded, first
+
+
+def resuming_ops(value: dict[str, Any], since: Position) -> list[Op]:
+    """Ops that take a copy standing at `since` to a view: the entries it lacks, and everything else anew."""
+    entries: Sequence[ShownEntry] = value["entries"]
+    held = next((index for index, entry in enumerate(entries) if entry["seq"] > since["seq"]), len(entries))
+    ops = [appended(held, entries[held:])] if held < len(entries) else []
+    ops += [["s", [key], part] for key, part in value.items() if key != "entries"]
+    for key in OPTIONAL:
+        if key not in value:
+            ops += [["s", [key], None], ["d", [key]]]  # the copy may hold it or not
+    return ops
+
+
 def context_size(entries: Sequence[ShownEntry], agent: AgentChoices, window: Window) -> ContextSize | None:
     """The context's size as the newest answer reports it, plus an estimate of what follows it; None before any."""
     characters = 0
@@ -165,3 +231,19 @@ def task_row(record: TaskRecord, words: TaskWords) -> TaskRow:
     if verdict is not None:
         row["recovered"] = verdict
     return row
+
+
+def task_report(record: TaskRecord, words: TaskWords, found: FoundTask | None) -> TaskReport:
+    """A task for a report: its row as anyone sees it, and the row of the newest death that left it behind."""
+    row = task_row(record, words)
+    told: dict[str, object] = {"taskId": row["id"]}
+    told.update({key: value for key, value in row.items() if key not in ("id", "doing", "recovered") and value})
+    outcome = outcome_of(record)
+    detail = outcome_detail(outcome) if outcome is not None else None
+    if detail:
+        told["detail"] = detail
+    if row["status"] != "terminal":
+        told["doing"] = row["doing"]
+    if found is not None:
+        told.update({key: value for key, value in found.items() if key in ("doing", "verdict", "rule", "seq", "at")})
+    return cast(TaskReport, told)

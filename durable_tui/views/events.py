@@ -1,202 +1,204 @@
-"""Events of a headless run (spec 17.6), derived from the frames of a watch. Pure: no clock, no storage, no output.
+"""Events of a headless run (spec 17.6), derived from the frames of a session's watch. Pure: no clock, no storage.
 
-`Events.feed(frame)` takes the frames of `Conversation.watch()` in order, `TaskEvents.feed(frame)` those of
-`Harness.watch_tasks()`. Each returns the events of that commit, every one with `type` and `seq`. Growing text travels
-as what was appended, never as the whole again.
+`Events.feed(frame)` takes the frames of `Harness.watch()` in order and returns the events of that commit. Growing text
+travels as what was appended, never as the whole again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from durable_tui.engine.recovery import PARKED
+from durable_tui.views.frames import plain, starts_anew
+from durable_tui.views.text_changes import message_changes, ops_below, text_change, told_change
 
-Event = dict[str, Any]
-Json = Any
+if TYPE_CHECKING:
+    from durable_tui.agent.shapes import LiveCompaction, LiveGeneration, Run, Slot
+    from durable_tui.delta import JsonObject, Op
+    from durable_tui.engine.shapes import Death, Recovery
+    from durable_tui.models.messages import PartialMessage, Usage
+    from durable_tui.session.watch import Frame
+    from durable_tui.storage.records import SubmissionRecord
+    from durable_tui.views.event_shapes import (
+        Event,
+        MessageUpdate,
+        Parked,
+        Snapshot,
+        SubmissionStatus,
+        TaskFailed,
+        ToolEnd,
+        ToolStart,
+        ToolUpdate,
+    )
+    from durable_tui.views.shapes import SessionView, ShownEntry, TaskRow
 
+Status = Literal["queued", "placed", "settled"]
 SNAPSHOT_KEYS = ("entries", "run", "generation", "tools", "compactions", "inbox", "agent", "usage", "recovery", "first")
-
-
-class FrameLike(Protocol):
-    """What is used of a frame: the value after commit `seq`, and the ops that led to it from the frame before."""
-
-    @property
-    def value(self) -> Any: ...
-
-    @property
-    def ops(self) -> Any: ...
-
-    @property
-    def seq(self) -> int: ...
-
-
-def plain(value: Json) -> Json:
-    """A detached copy made of dict, list and scalars, whatever sequence types a view uses."""
-    if isinstance(value, str | bytes) or value is None:
-        return value
-    if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence):
-        return [plain(item) for item in value]
-    return value
+NO_GENERATION: LiveGeneration = {"attempt": 0}
+NO_ARGUMENTS: JsonObject = {}
+T = TypeVar("T")
 
 
 class Events:
-    """Turns the frames of one conversation's watch into events. A frame that starts anew is a `snapshot`."""
+    """Turns the frames of a watch into events. A frame that starts anew is a `snapshot`."""
 
     def __init__(self) -> None:
-        self._view: Mapping[str, Any] | None = None
+        self._view: SessionView | None = None
+        self._seq = 0
         self._last_entry = 0
         self._message_open = False
         self._running: dict[str, str] = {}  # callId -> toolName of executions announced and not ended
-        self._arguments: dict[str, Any] = {}  # callId -> arguments as the model gave them
+        self._arguments: dict[str, JsonObject] = {}  # callId -> arguments as the model gave them
+        self._tasks = TaskEvents()
 
-    def feed(self, frame: FrameLike) -> list[Event]:
+    def feed(self, frame: Frame[SessionView]) -> list[Event]:
         """The events of this frame, in order. `submission` events hold `{id, status}` only; see `with_records`."""
-        view: Mapping[str, Any] = frame.value
+        view = frame.value
         before, self._view = self._view, view
-        if before is None or _starts_anew(frame.ops):
-            events = [self._snapshot(view)]
-        else:
-            events = self._changes(before, view, frame.ops)
-        for event in events:
-            event["seq"] = frame.seq
+        self._seq = frame.seq
+        anew = before is None or starts_anew(frame.ops)
+        events = [self._snapshot(view)] if before is None or anew else self._changes(before, view, frame.ops)
+        if before is None or view["tasks"] is not before["tasks"]:
+            events += self._tasks.feed(view["tasks"], frame.seq, anew=anew)
         return events
 
-    def _snapshot(self, view: Mapping[str, Any]) -> Event:
+    def _snapshot(self, view: SessionView) -> Event:
         entries = view["entries"]
         self._last_entry = entries[-1]["id"] if len(entries) else 0
-        generation = view.get("generation") or {}
-        self._message_open = "message" in generation
+        self._message_open = "message" in _generation(view)
         self._running = {slot["callId"]: slot["name"] for slot in view["tools"] if slot["status"] == "running"}
         self._arguments = {}
         for entry in entries:
             self._note_calls(entry)
-        event: Event = {"type": "snapshot"}
-        for key in SNAPSHOT_KEYS:
-            if key in view:
-                event[key] = plain(view[key])
-        return event
+        shown = {key: _plain(value) for key, value in view.items() if key in SNAPSHOT_KEYS}
+        return cast("Snapshot", {"type": "snapshot", "seq": self._seq, **shown})
 
-    def _changes(self, before: Mapping[str, Any], view: Mapping[str, Any], ops: Sequence[Any]) -> list[Event]:
+    def _changes(self, before: SessionView, view: SessionView, ops: Sequence[Op]) -> list[Event]:
+        seq = self._seq
         events: list[Event] = []
         run_before, run_now = before.get("run"), view.get("run")
         same_run = _same_run(run_before, run_now)
-        same_turn = same_run and (run_before or {}).get("taskId") == (run_now or {}).get("taskId")
+        same_turn = same_run and _task_of(run_before) == _task_of(run_now)
         new_entries = self._new_entries(view)
         self._recovery(before, view, events)
         self._submissions(before, view, events)
         # What closes comes first, so that starts and ends nest: message, tools, turn, run.
         closing = [entry for entry in new_entries if entry["kind"] == "pi.assistant"]
-        if not same_turn or closing or "message" not in (view.get("generation") or {}):
-            self._end_message(closing[:1], events)
+        if not same_turn or closing or "message" not in _generation(view):
+            self._end_message(closing[0] if closing else None, events)
         self._tools_ended(before, view, events)
         for entry in new_entries:
             if entry["kind"] == "pi.assistant" and entry is not closing[0]:
-                self._end_message([entry], events)
-            events.append({"type": "entry_appended", "entry": plain(entry)})
+                self._end_message(entry, events)
+            events.append({"type": "entry_appended", "seq": seq, "entry": _plain(entry)})
         if run_before is not None and not same_turn:
-            events.append({"type": "turn_end"})
+            events.append({"type": "turn_end", "seq": seq})
         if run_before is not None and not same_run:
-            events.append({"type": "run_end", "inputs": plain(run_before["inputs"])})
+            events.append({"type": "run_end", "seq": seq, "inputs": _plain(run_before["inputs"])})
         if run_now is not None and not same_run:
-            events.append({"type": "run_start", "inputs": plain(run_now["inputs"])})
+            events.append({"type": "run_start", "seq": seq, "inputs": _plain(run_now["inputs"])})
         if run_now is not None and not same_turn:
-            events.append({"type": "turn_start"})
+            events.append({"type": "turn_start", "seq": seq})
         self._generation(before, view, ops, events)
         self._tools_started(before, view, ops, events)
         self._compactions(before, view, events)
-        for key, name in (("inbox", "inbox_update"), ("agent", "agent_changed"), ("usage", "usage_changed")):
-            if before.get(key) is not view.get(key) and before.get(key) != view.get(key):
-                payload = {"items": plain(view[key]["items"])} if key == "inbox" else {key: plain(view[key])}
-                events.append({"type": name, **payload})
+        if _differ(before["inbox"], view["inbox"]):
+            events.append({"type": "inbox_update", "seq": seq, "items": _plain(view["inbox"]["items"])})
+        if _differ(before["agent"], view["agent"]):
+            events.append({"type": "agent_changed", "seq": seq, "agent": _plain(view["agent"])})
+        if _differ(before["usage"], view["usage"]):
+            events.append({"type": "usage_changed", "seq": seq, "usage": _plain(view["usage"])})
         return events
 
     # entries and messages
 
-    def _new_entries(self, view: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def _new_entries(self, view: SessionView) -> list[ShownEntry]:
         entries = view["entries"]
-        found: list[Mapping[str, Any]] = []
+        added: list[ShownEntry] = []
         index = len(entries) - 1
         while index >= 0 and entries[index]["id"] > self._last_entry:
-            found.append(entries[index])
+            added.append(entries[index])
             index -= 1
-        found.reverse()
-        for entry in found:
+        added.reverse()
+        for entry in added:
             self._last_entry = entry["id"]
             self._note_calls(entry)
-        return found
+        return added
 
-    def _note_calls(self, entry: Mapping[str, Any]) -> None:
+    def _note_calls(self, entry: ShownEntry) -> None:
         for message in entry.get("model") or ():
-            if message.get("role") == "assistant":
+            if message["role"] == "assistant":
                 for block in message["content"]:
-                    if block.get("type") == "toolCall":
-                        self._arguments[block["id"]] = block.get("arguments", {})
+                    if block["type"] == "toolCall":
+                        self._arguments[block["id"]] = block.get("arguments", NO_ARGUMENTS)
 
-    def _end_message(self, entries: Iterable[Mapping[str, Any]], events: list[Event]) -> None:
-        for entry in entries:
+    def _end_message(self, entry: ShownEntry | None, events: list[Event]) -> None:
+        """End the message under way; with an entry one that was never under way is started and ended."""
+        if entry is not None:
             if not self._message_open:
-                message = {**plain(entry["model"][0]), "content": []}
-                events.append({"type": "message_start", "message": message})
-            events.append({"type": "message_end", "entry": plain(entry)})
-            self._message_open = False
-            return
-        if self._message_open:
-            events.append({"type": "message_end"})
-            self._message_open = False
+                begun = cast("PartialMessage", {**_plain(entry["model"][0]), "content": []})
+                events.append({"type": "message_start", "seq": self._seq, "message": begun})
+            events.append({"type": "message_end", "seq": self._seq, "entry": _plain(entry)})
+        elif self._message_open:
+            events.append({"type": "message_end", "seq": self._seq})
+        self._message_open = False
 
-    def _generation(
-        self, before: Mapping[str, Any], view: Mapping[str, Any], ops: Sequence[Any], events: list[Event]
-    ) -> None:
-        old, new = before.get("generation") or {}, view.get("generation") or {}
+    def _generation(self, before: SessionView, view: SessionView, ops: Sequence[Op], events: list[Event]) -> None:
+        old, new = _generation(before), _generation(view)
         if old is new:
             return
-        old_retry, new_retry = old.get("retry"), new.get("retry")
-        if old_retry is not None and old_retry != new_retry:
-            events.append({"type": "auto_retry_end"})
-        if new_retry is not None and old_retry != new_retry:
-            events.append({
-                "type": "auto_retry_start", "attempt": new.get("attempt"), "at": new_retry.get("at"),
-                "errorMessage": new_retry.get("error"),
-            })  # fmt: skip
-        deferred = new.get("deferred")
-        if deferred is not None and deferred != old.get("deferred"):
-            events.append({"type": "deferred_poll", "pollAt": deferred.get("pollAt")})
+        self._retry(old, new, events)
         message = new.get("message")
         if message is None:
             return
         if not self._message_open:
             self._message_open = True
-            events.append({"type": "message_start", "message": plain(message)})
+            events.append({"type": "message_start", "seq": self._seq, "message": _plain(message)})
             return
-        changes = _ops_below(ops, ["generation", "message"])
+        former = old.get("message")
+        changes = ops_below(ops, ["generation", "message"])
         if changes is None:
-            changes = message_changes(old.get("message") or {}, message)
-        changes = [op for op in changes if op[1][:1] != ["usage"]] if changes else []
-        usage = message.get("usage")
-        usage_moved = usage != (old.get("message") or {}).get("usage")
+            changes = message_changes(former, message)
+        changes = [op for op in changes if list(cast("Sequence[str]", op[1]))[:1] != ["usage"]]
+        usage = _usage(message)
+        usage_moved = usage != _usage(former)
         if changes or usage_moved:
-            event: Event = {"type": "message_update", "changes": plain(changes)}
+            update: MessageUpdate = {"type": "message_update", "seq": self._seq, "changes": _plain(changes)}
             if usage_moved:
-                event["usage"] = plain(usage)
-            events.append(event)
+                update["usage"] = _plain(usage)
+            events.append(update)
+
+    def _retry(self, old: LiveGeneration, new: LiveGeneration, events: list[Event]) -> None:
+        seq = self._seq
+        old_retry, new_retry = old.get("retry"), new.get("retry")
+        if old_retry is not None and old_retry != new_retry:
+            events.append({"type": "auto_retry_end", "seq": seq})
+        if new_retry is not None and old_retry != new_retry:
+            events.append({
+                "type": "auto_retry_start", "seq": seq, "attempt": new.get("attempt"), "at": new_retry.get("at"),
+                "errorMessage": new_retry.get("error"),
+            })  # fmt: skip
+        deferred = new.get("deferred")
+        if deferred is not None and deferred != old.get("deferred"):
+            events.append({"type": "deferred_poll", "seq": seq, "pollAt": deferred.get("pollAt")})
 
     # tools
 
-    def _tools_ended(self, before: Mapping[str, Any], view: Mapping[str, Any], events: list[Event]) -> None:
+    def _tools_ended(self, before: SessionView, view: SessionView, events: list[Event]) -> None:
         if before["tools"] is view["tools"]:
             return
-        now = {slot["callId"]: slot for slot in view["tools"]}
-        was = {slot["callId"]: slot for slot in before["tools"]}
+        now = _slots(view)
+        was = _slots(before)
         for call_id, slot in now.items():
-            if slot["status"] != "done" or was.get(call_id, {}).get("status") == "done":
+            if slot["status"] != "done" or (call_id in was and was[call_id]["status"] == "done"):
                 continue
             if call_id not in self._running:
                 events.append(self._started(slot))
             self._running.pop(call_id, None)
-            ended: Event = {"type": "tool_execution_end", "toolCallId": call_id, "toolName": slot["name"]}
+            ended: ToolEnd = {
+                "type": "tool_execution_end", "seq": self._seq, "toolCallId": call_id, "toolName": slot["name"],
+            }  # fmt: skip
             if "entry" in slot:
                 ended["entry"] = slot["entry"]
             if "recovered" in slot:
@@ -204,216 +206,182 @@ class Events:
             events.append(ended)
         for call_id in [call_id for call_id in self._running if call_id not in now]:
             name = self._running.pop(call_id)
-            events.append({"type": "tool_execution_end", "toolCallId": call_id, "toolName": name})
+            events.append({"type": "tool_execution_end", "seq": self._seq, "toolCallId": call_id, "toolName": name})
 
-    def _tools_started(
-        self, before: Mapping[str, Any], view: Mapping[str, Any], ops: Sequence[Any], events: list[Event]
-    ) -> None:
+    def _tools_started(self, before: SessionView, view: SessionView, ops: Sequence[Op], events: list[Event]) -> None:
         if before["tools"] is view["tools"]:
             return
-        was = {slot["callId"]: slot for slot in before["tools"]}
+        was = _slots(before)
         for index, slot in enumerate(view["tools"]):
             if slot["status"] != "running":
                 continue
             if slot["callId"] not in self._running:
                 self._running[slot["callId"]] = slot["name"]
                 events.append(self._started(slot))
-            update = _slot_update(was.get(slot["callId"], {}), slot, _ops_below(ops, ["tools", index, "output"], True))
-            if update:
-                events.append({
-                    "type": "tool_execution_update", "toolCallId": slot["callId"], "toolName": slot["name"], **update,
-                })  # fmt: skip
+            told = ops_below(ops, ["tools", index, "output"], text=True)
+            update = self._updated(was.get(slot["callId"]), slot, told)
+            if update is not None:
+                events.append(update)
 
-    def _started(self, slot: Mapping[str, Any]) -> Event:
-        arguments = plain(self._arguments.get(slot["callId"], {}))
+    def _updated(self, old: Slot | None, new: Slot, ops: list[Op] | None) -> ToolUpdate | None:
+        update: ToolUpdate = {
+            "type": "tool_execution_update", "seq": self._seq, "toolCallId": new["callId"], "toolName": new["name"],
+        }  # fmt: skip
+        bare = len(update)
+        before, after = old.get("output") if old is not None else None, new.get("output")
+        if before != after:
+            update["output"] = told_change(ops) or text_change(before or "", after or "")
+        if "details" in new and (old is None or new["details"] != old.get("details")):
+            update["details"] = _plain(new["details"])
+        if "diagnostics" in new and (old is None or new["diagnostics"] != old.get("diagnostics")):
+            update["diagnostics"] = _plain(new["diagnostics"])
+        return update if len(update) > bare else None
+
+    def _started(self, slot: Slot) -> ToolStart:
+        arguments = _plain(self._arguments.get(slot["callId"], NO_ARGUMENTS))
         return {
-            "type": "tool_execution_start", "toolCallId": slot["callId"], "toolName": slot["name"], "args": arguments,
+            "type": "tool_execution_start", "seq": self._seq, "toolCallId": slot["callId"], "toolName": slot["name"],
+            "args": arguments,
         }  # fmt: skip
 
     # the rest
 
-    def _compactions(self, before: Mapping[str, Any], view: Mapping[str, Any], events: list[Event]) -> None:
-        was = {item["taskId"]: item for item in before.get("compactions") or ()}
-        now = {item["taskId"]: item for item in view.get("compactions") or ()}
+    def _compactions(self, before: SessionView, view: SessionView, events: list[Event]) -> None:
+        was = _by_task(before["compactions"])
+        now = _by_task(view["compactions"])
         for task_id, item in was.items():
             if task_id not in now:
-                events.append({"type": "compaction_end", "taskId": task_id, "reason": item.get("reason")})
+                events.append({
+                    "type": "compaction_end", "seq": self._seq, "taskId": task_id, "reason": item["reason"],
+                })  # fmt: skip
         for task_id, item in now.items():
             if task_id not in was:
                 events.append({
-                    "type": "compaction_start", "taskId": task_id, "reason": item.get("reason"),
+                    "type": "compaction_start", "seq": self._seq, "taskId": task_id, "reason": item["reason"],
                     "blocking": item.get("blocking", False),
                 })  # fmt: skip
 
-    def _recovery(self, before: Mapping[str, Any], view: Mapping[str, Any], events: list[Event]) -> None:
-        if before.get("recovery") is view.get("recovery"):
+    def _recovery(self, before: SessionView, view: SessionView, events: list[Event]) -> None:
+        if before["recovery"] is view["recovery"]:
             return
         decided = {
-            (death["foundBy"], row["taskId"], row.get("seq")) for death in deaths_of(before.get("recovery"))
+            (death["foundBy"], row["taskId"], row.get("seq")) for death in deaths_of(before["recovery"])
             for row in death["tasks"] if "verdict" in row
         }  # fmt: skip
-        for death in deaths_of(view.get("recovery")):
+        for death in deaths_of(view["recovery"]):
             for row in death["tasks"]:
                 if "verdict" in row and (death["foundBy"], row["taskId"], row.get("seq")) not in decided:
-                    events.append({"type": "recovery", "task": plain(row)})
+                    events.append({"type": "recovery", "seq": self._seq, "task": _plain(row)})
 
-    def _submissions(self, before: Mapping[str, Any], view: Mapping[str, Any], events: list[Event]) -> None:
+    def _submissions(self, before: SessionView, view: SessionView, events: list[Event]) -> None:
         was, now = _statuses(before), _statuses(view)
         for submission_id in sorted(was.keys() | now.keys()):
             status = now.get(submission_id, "settled")
             if was.get(submission_id) != status:
-                events.append({"type": "submission", "record": {"id": submission_id, "status": status}})
+                record: SubmissionStatus = {"id": submission_id, "status": status}
+                events.append({"type": "submission", "seq": self._seq, "record": record})
 
 
 class TaskEvents:
-    """Turns the frames of `watch_tasks()` into `task_failed` and `parked` events."""
+    """Turns the rows of tasks into `task_failed` and `parked` events."""
 
     def __init__(self) -> None:
         self._told: set[tuple[int, str]] = set()
 
-    def feed(self, frame: FrameLike) -> list[Event]:
-        """One `parked` per task and reason while it lasts, one `task_failed` per task that failed or faulted."""
-        events: list[Event] = []
-        first = not self._told and _starts_anew(frame.ops)
-        parked: set[tuple[int, str]] = set()
-        for row in frame.value["tasks"]:
-            reason = row.get("blocked")
-            if reason in PARKED:
-                key = (row["id"], str(reason))
-                parked.add(key)
+    def feed(self, rows: Sequence[TaskRow], seq: int, *, anew: bool) -> list[TaskFailed | Parked]:
+        """One `parked` per task and reason while it lasts, one `task_failed` per task that failed or faulted.
+
+        What had failed before the first rows, or before a whole view of rows that told nothing, is no news.
+        """
+        events: list[TaskFailed | Parked] = []
+        old_news = anew and not self._told
+        told: set[tuple[int, str]] = set()
+        for row in rows:
+            reason, outcome = row.get("blocked"), row.get("outcome")
+            if reason is not None and reason in PARKED:
+                key = (row["id"], reason)
                 if key not in self._told:
-                    events.append({"type": "parked", "seq": frame.seq, "taskId": row["id"], "reason": reason})
-            elif row.get("outcome") in ("failed", "faulted"):
-                key = (row["id"], row["outcome"])
-                parked.add(key)
-                if key not in self._told and not first:
+                    events.append({"type": "parked", "seq": seq, "taskId": row["id"], "reason": reason})
+            elif outcome in ("failed", "faulted"):
+                key = (row["id"], outcome)
+                if key not in self._told and not old_news:
+                    message = f"{row.get('doing') or row['kind']}: {outcome}"
                     events.append({
-                        "type": "task_failed", "seq": frame.seq, "taskId": row["id"], "kind": row["kind"],
-                        "message": row.get("message") or f"{row.get('doing') or row['kind']}: {row['outcome']}",
+                        "type": "task_failed", "seq": seq, "taskId": row["id"], "kind": row["kind"], "message": message,
                     })  # fmt: skip
-        self._told = parked
+            else:
+                continue
+            told.add(key)
+        self._told = told
         return events
 
 
 async def with_records(
-    events: list[Event], record: Callable[[int], Awaitable[Mapping[str, Any] | None]]
+    events: list[Event], record: Callable[[int], Awaitable[Mapping[str, object] | None]]
 ) -> list[Event]:
     """Fill the `submission` events from the stored records, without running ahead of the commit they tell of."""
     for event in events:
         if event["type"] != "submission":
             continue
         status = event["record"]["status"]
-        found = await record(event["record"]["id"])
-        if found is None:
+        stored = await record(event["record"]["id"])
+        if stored is None:
             continue
-        full = dict(plain(found))
+        full: dict[str, object] = dict(_plain(stored))
         if status != "settled":
             full["status"] = status
-            dropped = ("answer", "reason", "detail") if status == "placed" else ("answer", "reason", "detail", "entry")
-            for key in dropped:
+            later = ("answer", "reason", "detail") if status == "placed" else ("answer", "reason", "detail", "entry")
+            for key in later:
                 full.pop(key, None)
-        event["record"] = full
+        event["record"] = cast("SubmissionRecord", full)
     return events
 
 
-def deaths_of(recovery: Any) -> Sequence[Any]:
+def deaths_of(recovery: Recovery | None) -> Sequence[Death]:
     """The deaths of a `dt.recovery` value, oldest first; none when there is no such document."""
-    return (recovery or {}).get("deaths") or ()
+    return recovery["deaths"] if recovery else ()
 
 
-def message_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Any]:
-    """Ops that take one partial message to the next, for a step that replaced it as a whole. Appends stay appends."""
-    changes: list[Any] = []
-    blocks_before, blocks = old.get("content") or [], new.get("content") or []
-    for index, block in enumerate(blocks):
-        if index >= len(blocks_before):
-            changes.append(["p", ["content"], index, 0, [block]])
-        elif block != blocks_before[index]:
-            changes.extend(_block_changes(blocks_before[index], block, index))
-    if len(blocks_before) > len(blocks):
-        changes.append(["p", ["content"], len(blocks), len(blocks_before) - len(blocks), []])
-    for key, value in new.items():
-        if key not in ("content", "usage") and old.get(key) != value:
-            changes.append(["s", [key], value])
-    return changes
+def _plain(value: T) -> T:
+    """The value as plain JSON, of the shape it had."""
+    return cast(T, plain(value))
 
 
-def _block_changes(old: Mapping[str, Any], new: Mapping[str, Any], index: int) -> list[Any]:
-    key = {"text": "text", "thinking": "thinking"}.get(new.get("type", ""))
-    if key and old.get("type") == new["type"] and new[key].startswith(old[key]):
-        changes: list[Any] = []
-        if len(new[key]) > len(old[key]):
-            changes.append(["a", ["content", index, key], new[key][len(old[key]) :]])
-        others = [name for name in new if name != key and old.get(name) != new[name]]
-        changes.extend(["s", ["content", index, name], new[name]] for name in others)
-        return changes
-    return [["s", ["content", index], new]]
+def _differ(before: object, now: object) -> bool:
+    return before is not now and before != now
 
 
-def _starts_anew(ops: Sequence[Any]) -> bool:
-    return len(ops) == 1 and ops[0][0] == "r"
+def _generation(view: SessionView) -> LiveGeneration:
+    return view.get("generation", NO_GENERATION)
 
 
-def _ops_below(ops: Sequence[Any], prefix: list[Any], text: bool = False) -> list[Any] | None:
-    """The ops under `prefix` with paths relative to it (those on the `text` at it); None when it is replaced itself."""
-    found = []
-    for op in ops:
-        path = list(op[1]) if op[0] != "r" else []
-        if path[: len(prefix)] == prefix and (len(path) > len(prefix) or (text and op[0] in ("a", "t"))):
-            found.append([op[0], path[len(prefix) :], *op[2:]])
-        elif path == prefix[: len(path)]:
-            return None
-    return found
+def _usage(message: PartialMessage | None) -> Usage | None:
+    """What a partial message counts so far, when the provider tells it before the end."""
+    return cast("Usage | None", message.get("usage")) if message is not None else None
 
 
-def _same_run(old: Any, new: Any) -> bool:
+def _task_of(run: Run | None) -> int | None:
+    return run["taskId"] if run is not None else None
+
+
+def _same_run(old: Run | None, new: Run | None) -> bool:
     """A run goes on while its inputs do: steers add to them, a handover changes only the task id (spec 8.8)."""
     if old is None or new is None:
         return old is None and new is None
     return list(new["inputs"])[: len(old["inputs"])] == list(old["inputs"])
 
 
-def _statuses(view: Mapping[str, Any]) -> dict[int, str]:
-    found: dict[int, str] = {item["id"]: "queued" for item in (view.get("inbox") or {}).get("items") or ()}
-    for submission_id in (view.get("run") or {}).get("inputs") or ():
-        found[submission_id] = "placed"
-    return found
+def _statuses(view: SessionView) -> Mapping[int, Status]:
+    statuses: dict[int, Status] = {item["id"]: "queued" for item in view["inbox"]["items"]}
+    run = view.get("run")
+    for submission_id in run["inputs"] if run is not None else ():
+        statuses[submission_id] = "placed"
+    return statuses
 
 
-def _slot_update(old: Mapping[str, Any], new: Mapping[str, Any], ops: list[Any] | None) -> Event:
-    update: Event = {}
-    before, after = old.get("output"), new.get("output")
-    if before != after:
-        update["output"] = _told_change(ops) or text_change(before or "", after or "")
-    for key in ("details", "diagnostics"):
-        if key in new and new[key] != old.get(key):
-            update[key] = plain(new[key])
-    return update
+def _slots(view: SessionView) -> dict[str, Slot]:
+    return {slot["callId"]: slot for slot in view["tools"]}
 
 
-def _told_change(ops: list[Any] | None) -> Event | None:
-    """At most one trim, then appends, as the ops say it; None for anything else."""
-    trims = [op for op in ops or () if op[0] == "t"]
-    if not ops or len(trims) > 1 or (trims and ops[0] is not trims[0]):
-        return None
-    change: Event = {"trimStart": trims[0][2]} if trims else {}
-    more = "".join(op[2] for op in ops if op[0] == "a")
-    return {**change, "append": more} if more else change
-
-
-def text_change(old: str, new: str) -> Event:
-    """How a bounded tail moved: `{append}`, `{trimStart, append}` (UTF-16 units cut from the front), or `{set}`."""
-    if new.startswith(old):
-        return {"append": new[len(old) :]}
-    probe = new[:64]
-    start, tries = old.find(probe) if probe else -1, 16
-    while start >= 0 and tries:
-        tries -= 1
-        kept = old[start:]
-        if new.startswith(kept):
-            change: Event = {"trimStart": len(old[:start].encode("utf-16-le", "surrogatepass")) // 2}
-            if len(new) > len(kept):
-                change["append"] = new[len(kept) :]
-            return change
-        start = old.find(probe, start + 1)
-    return {"set": new}
+def _by_task(compactions: Sequence[LiveCompaction]) -> dict[int, LiveCompaction]:
+    return {item["taskId"]: item for item in compactions}

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from durable_tui.models.messages import Usage, UserBlock
     from durable_tui.models.provider import ThinkingLevel
     from durable_tui.storage.records import StoredEntry
-    from durable_tui.views.shapes import ConversationView, TasksView
+    from durable_tui.views.shapes import Position, SessionView
 
 WhenBusy = Literal["follow_up", "steer", "reject"]
-V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 
 
 class AgentChanges(TypedDict, total=False):
@@ -33,7 +33,7 @@ class AgentChanges(TypedDict, total=False):
     cwd: str | None
 
 
-class Frames(AsyncIterable[Frame[V]], Protocol[V]):
+class Frames(AsyncIterable[Frame[V_co]], Protocol[V_co]):
     """A watch under way; closing it stops no work."""
 
     def aclose(self) -> Awaitable[None]: ...
@@ -51,8 +51,6 @@ class ConversationReader(Protocol):
 
     @property
     def id(self) -> int: ...
-
-    def watch(self, tail: int | None = None) -> Frames[ConversationView]: ...
 
     async def entries(self, before: int | None = None, limit: int = 200) -> list[StoredEntry]: ...
 
@@ -102,11 +100,16 @@ class SessionReader(Protocol):
     @property
     def paused_for_space(self) -> bool: ...
 
-    def watch_tasks(self) -> Frames[TasksView]: ...
+    def watch(
+        self, conversation_id: int, *, tail: int | None = None, since: Position | None = None
+    ) -> Frames[SessionView]: ...
 
 
 class SessionFacade(SessionReader, Protocol):
     """A session this process owns."""
+
+    @property
+    def epoch(self) -> int: ...
 
     async def resume(self) -> None: ...
 

@@ -75,7 +75,53 @@ class TaskRow(TypedDict):
     recovered: NotRequired[Verdict]
 
 
+class TaskReport(TypedDict):
+    """A task in the terms of a recovery row (spec 17.4), with its status and outcome; what is not so is left out.
+
+    `doing` is told of live tasks and of those that a death left behind.
+    """
+
+    taskId: int
+    conversationId: int
+    kind: str
+    status: Literal["pending", "running", "waiting", "completing", "terminal"]
+    phase: NotRequired[str]
+    waitingOn: NotRequired[list[int]]
+    outcome: NotRequired[str]
+    detail: NotRequired[str]
+    background: NotRequired[bool]
+    abortRequested: NotRequired[bool]
+    restarts: NotRequired[int]
+    startedAt: NotRequired[int]
+    endedAt: NotRequired[int]
+    owner: NotRequired[int]
+    provider: NotRequired[str]
+    blocked: NotRequired[str]
+    doing: NotRequired[str]
+    verdict: NotRequired[Verdict]
+    rule: NotRequired[str]
+    seq: NotRequired[int]
+    at: NotRequired[int]
+
+
 class TasksView(TypedDict):
     """The live tasks and those that ended lately, in id order."""
 
     tasks: Sequence[TaskRow]
+
+
+class SessionView(ConversationView):
+    """All that is watched of a session with one of its conversations: `watch()` shows this (spec 13)."""
+
+    tasks: Sequence[TaskRow]
+
+
+class Position(TypedDict):
+    """Where a copy of a watched view stands, to go on from there: the commit of its last frame, and that one's time.
+
+    `oldest` is the id of the first entry it holds; absent, it holds all of them up to that commit.
+    """
+
+    seq: int
+    at: int
+    oldest: NotRequired[int]

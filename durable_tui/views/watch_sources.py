@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from durable_tui.agent.documents import LIVE
@@ -13,26 +13,34 @@ from durable_tui.engine.engine import Engine
 from durable_tui.engine.shapes import Verdict
 from durable_tui.session import Commit, DocumentDefinition, Frame, Session, Watch
 from durable_tui.session.documents import DocumentChange
-from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import TaskRecord
 from durable_tui.views.build import (
+    ENDED_SHOWN,
     LIVE_LISTS,
     LIVE_PARTS,
     PLACES,
     Entries,
     Window,
+    appended,
     context_size,
     conversation_view,
     initial,
+    is_stored,
     live_part,
+    load_entries,
+    resuming_ops,
+    session_view,
     shown_entry,
     task_row,
+    tasks_view,
 )
-from durable_tui.views.shapes import ConversationView, ShownEntry, TasksView
+from durable_tui.views.shapes import ConversationView, SessionView, ShownEntry, TaskRow, TasksView
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json, Op
+    from durable_tui.views.shapes import Position
 
 V = TypeVar("V")
-PAGE = 1000
-ENDED_SHOWN = 20
 
 
 class Watches:
@@ -47,16 +55,29 @@ class Watches:
     def conversation(self, conversation_id: int, tail: int | None) -> Watch[ConversationView]:
         """Frames of a conversation, with its newest `tail` entries at first (None: all)."""
 
-        async def prepare(watch: Watch[ConversationView]) -> ConversationSource:
-            return await ConversationSource.create(self._session, self._window, watch, conversation_id, tail)
+        async def prepare(watch: Watch[ConversationView]) -> ViewSource[ConversationView]:
+            conversation = ConversationPart(self._session, self._window, conversation_id)
+            return await ViewSource.create(self._session, watch, conversation_view, [conversation], tail=tail)
 
         return self._add(Watch(prepare))
 
     def tasks(self) -> Watch[TasksView]:
         """Frames of the live task graph and of what ended lately."""
 
-        async def prepare(watch: Watch[TasksView]) -> TasksSource:
-            return TasksSource(self._engine, watch)
+        async def prepare(watch: Watch[TasksView]) -> ViewSource[TasksView]:
+            return await ViewSource.create(self._session, watch, tasks_view, [TasksPart(self._engine)])
+
+        return self._add(Watch(prepare))
+
+    def session(self, conversation_id: int, tail: int | None, since: Position | None) -> Watch[SessionView]:
+        """Frames of a conversation and of the session's tasks; with `since` they go on where a copy stands."""
+
+        async def prepare(watch: Watch[SessionView]) -> ViewSource[SessionView]:
+            parts: list[Part] = [
+                ConversationPart(self._session, self._window, conversation_id),
+                TasksPart(self._engine),
+            ]
+            return await ViewSource.create(self._session, watch, session_view, parts, tail=tail, since=since)
 
         return self._add(Watch(prepare))
 
@@ -72,47 +93,127 @@ class Watches:
         return watch
 
 
-class ConversationSource:
-    """Feeds one watch of one conversation."""
+class Part(Protocol):
+    """Some keys of a view. `value` is never changed in place; `take` brings it to a commit, with the ops that do so."""
 
-    def __init__(self, session: Session, window: Window, watch: Watch[ConversationView], conversation_id: int) -> None:
+    value: dict[str, Any]
+
+    async def load(self, tail: int | None, since: Position | None) -> None:
+        """Read what is not in memory; commits that land meanwhile are taken too."""
+
+    def begin(self) -> None:
+        """Build the value as of the session's newest commit."""
+
+    def take(self, commit: Commit) -> list[Op]: ...
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` for what changes without a commit, until what is returned is called."""
+
+    def look(self) -> list[Op]:
+        """Take such a change."""
+
+
+class ViewSource(Generic[V]):
+    """Feeds one watch with a view put together from parts; `build` makes the view of their keys."""
+
+    def __init__(
+        self, session: Session, watch: Watch[V], build: Callable[[dict[str, Any]], V], parts: Sequence[Part]
+    ) -> None:
         self._session = session
-        self._window = window
         self._watch = watch
-        self._id = conversation_id
-        self._items: list[ShownEntry] = []
-        self._value: dict[str, Any] = {}
-        self._seq = 0
-        self._at = 0
+        self._build = build
+        self._parts = parts
+        self._resumed: list[Op] | None = None
         self._ready = False
-        self._stop: Callable[[], None] = lambda: None
+        self._stops = [session.observe(self._observe), *(part.on_change(self._look) for part in parts)]
 
     @classmethod
     async def create(
-        cls, session: Session, window: Window, watch: Watch[ConversationView], conversation_id: int, tail: int | None
-    ) -> ConversationSource:
+        cls,
+        session: Session,
+        watch: Watch[V],
+        build: Callable[[dict[str, Any]], V],
+        parts: Sequence[Part],
+        *,
+        tail: int | None = None,
+        since: Position | None = None,
+    ) -> ViewSource[V]:
         """Load the current view; commits that land meanwhile are in it."""
-        source = cls(session, window, watch, conversation_id)
-        source._stop = session.observe(source._observe)
+        source = cls(session, watch, build, parts)
         try:
-            for _, definition in PLACES:
-                await session.load_document(_address(definition, conversation_id))
-            await session.load_document(LIVE.address(conversation_id))
-            loaded, first = await _load_entries(session.storage, conversation_id, tail)
+            if since is not None and not await is_stored(session.storage, since):
+                since = None  # its commits are not in this store: the copy is worth nothing
+            for part in parts:
+                await part.load(tail, since)
         except BaseException:
             source.detach()
             raise
-        source._begin(loaded, first)
+        for part in parts:
+            part.begin()
+        if since is not None:
+            source._resumed = resuming_ops(source._value(), since)
+        source._ready = True
         return source
 
-    def _begin(self, loaded: list[ShownEntry], first: bool) -> None:
+    def whole(self) -> Frame[V]:
+        """The current view as one frame; the very first of a resumed watch takes the copy there."""
+        view = self._build(self._value())
+        ops, self._resumed = self._resumed, None
+        return Frame(view, [["r", view]] if ops is None else ops, self._session.seq, self._session.at)
+
+    def detach(self) -> None:
+        for stop in self._stops:
+            stop()
+
+    def _value(self) -> dict[str, Any]:
+        value: dict[str, Any] = {}
+        for part in self._parts:
+            value.update(part.value)
+        return value
+
+    def _observe(self, commit: Commit) -> None:
+        ops: list[Op] = []
+        for part in self._parts:
+            ops += part.take(commit)
+        if ops and self._ready:
+            self._watch.push(Frame(self._build(self._value()), ops, commit.seq, commit.at))
+
+    def _look(self) -> None:
+        if not self._ready:
+            return
+        ops = [op for part in self._parts for op in part.look()]
+        if ops:
+            self._watch.push(Frame(self._build(self._value()), ops, self._session.seq, self._session.at))
+
+
+class ConversationPart:
+    """One conversation: its entries, its documents, and those of the session that are shown beside it."""
+
+    def __init__(self, session: Session, window: Window, conversation_id: int) -> None:
+        self._session = session
+        self._window = window
+        self._id = conversation_id
+        self._items: list[ShownEntry] = []
+        self._loaded: list[ShownEntry] = []
+        self._first = False
+        self._ready = False
+        self.value: dict[str, Any] = {}
+
+    async def load(self, tail: int | None, since: Position | None) -> None:
+        for _, definition in PLACES:
+            await self._session.load_document(_address(definition, self._id))
+        await self._session.load_document(LIVE.address(self._id))
+        self._loaded, self._first = await load_entries(self._session.storage, self._id, tail, since)
+
+    def begin(self) -> None:
         late = self._items
         session = self._session
         # The store may be a commit ahead of what was adopted; that commit comes as a frame of its own.
-        loaded = [entry for entry in loaded if entry["seq"] <= session.seq]
+        loaded = [entry for entry in self._loaded if entry["seq"] <= session.seq]
+        self._loaded = []
         newest = loaded[-1]["id"] if loaded else 0
         self._items = [*loaded, *(entry for entry in late if entry["id"] > newest)]
-        value: dict[str, Any] = {"entries": Entries(self._items), "first": first}
+        value: dict[str, Any] = {"entries": Entries(self._items), "first": self._first}
         for key, definition in PLACES:
             state = session.cached_document(_address(definition, self._id))
             value[key] = state.value if state is not None else initial(definition)
@@ -121,41 +222,37 @@ class ConversationSource:
         context = context_size(value["entries"], value["agent"], self._window)
         if context is not None:
             value["context"] = context
-        self._value = value
-        self._seq, self._at = session.seq, session.at
+        self.value = value
         self._ready = True
 
-    def whole(self) -> Frame[ConversationView]:
-        """The current view as one frame."""
-        view = conversation_view(self._value)
-        return Frame(view, [["r", view]], self._seq, self._at)
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return _nothing
 
-    def detach(self) -> None:
-        self._stop()
+    def look(self) -> list[Op]:
+        return []
 
-    def _observe(self, commit: Commit) -> None:
+    def take(self, commit: Commit) -> list[Op]:
         entries = [shown_entry(entry, commit.seq) for entry in commit.entries if entry["conversationId"] == self._id]
         if not self._ready:
             self._items.extend(entries)
-            return
-        self._seq, self._at = commit.seq, commit.at
-        ops: list[Any] = []
-        value = dict(self._value)
+            return []
+        ops: list[Op] = []
+        value = dict(self.value)
         if entries:
-            ops.append(["p", ["entries"], len(self._items), 0, entries])
+            ops.append(appended(len(self._items), entries))
             self._items.extend(entries)
             value["entries"] = Entries(self._items)
         for change in commit.documents:
             self._take_document(change, ops, value)
         if not ops:
-            return
-        if entries or value["agent"] is not self._value["agent"]:
+            return ops
+        if entries or value["agent"] is not self.value["agent"]:
             context = context_size(value["entries"], value["agent"], self._window)
             if context is not None and context != value.get("context"):
-                ops.append(["s", ["context"], context])
+                ops.append(["s", ["context"], cast("Json", context)])
                 value["context"] = context
-        self._value = value
-        self._watch.push(Frame(conversation_view(value), ops, commit.seq, commit.at))
+        self.value = value
+        return ops
 
     def _take_document(self, change: DocumentChange, ops: list[Any], value: dict[str, Any]) -> None:
         """Bring one changed document into the view, with the ops that do the same."""
@@ -195,16 +292,7 @@ def _live_op(op: Any) -> Any:
     return op
 
 
-async def _load_entries(storage: Reader, conversation_id: int, tail: int | None) -> tuple[list[ShownEntry], bool]:
-    if tail is not None:
-        page = await storage.entries(conversation_id, limit=tail + 1, reverse=True)
-        return [shown_entry(stored.record, stored.seq) for stored in reversed(page[:tail])], len(page) <= tail
-    loaded: list[ShownEntry] = []
-    after = 0
-    while page := await storage.entries(conversation_id, after=after, limit=PAGE):
-        loaded.extend(shown_entry(stored.record, stored.seq) for stored in page)
-        after = page[-1].record["id"]
-    return loaded, True
+def _nothing() -> None: ...
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------
@@ -230,40 +318,35 @@ class OwnerWords:
         return self._engine.recovery.verdict(record["id"])
 
 
-class TasksSource:
-    """Feeds one watch of the live task graph."""
+class TasksPart:
+    """The live task graph and what ended lately."""
 
-    def __init__(self, engine: Engine, watch: Watch[TasksView]) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._session = engine.session
         self._words = OwnerWords(engine)
-        self._watch = watch
-        self._value = self._build()
-        self._stop = self._session.observe(self._observe)
-        self._unhook = engine.on_blocked(self.refresh)
+        self.value: dict[str, Any] = {"tasks": ()}
 
-    def whole(self) -> Frame[TasksView]:
-        return Frame(self._value, [["r", self._value]], self._session.seq, self._session.at)
+    async def load(self, tail: int | None, since: Position | None) -> None: ...
 
-    def detach(self) -> None:
-        self._stop()
-        self._unhook()
+    def begin(self) -> None:
+        self.value = {"tasks": self._rows()}
 
-    def _build(self) -> TasksView:
-        live = self._session.tasks
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        return self._engine.on_blocked(listener)
+
+    def take(self, commit: Commit) -> list[Op]:
+        return self.look() if commit.tasks else []
+
+    def look(self) -> list[Op]:
+        value = {"tasks": self._rows()}
+        ops = list(diff(self.value, value))
+        if ops:
+            self.value = value
+        return ops
+
+    def _rows(self) -> Sequence[TaskRow]:
+        live = self._engine.session.tasks
         ended = [task for task in self._engine.ended_tasks.newest(ENDED_SHOWN) if task["id"] not in live]
         records = sorted([*ended, *live.values()], key=lambda task: task["id"])
-        view: TasksView = freeze({"tasks": [task_row(record, self._words) for record in records]})
-        return view
-
-    def _observe(self, commit: Commit) -> None:
-        if commit.tasks:
-            self.refresh()
-
-    def refresh(self) -> None:
-        """Look again; pushes a frame when something changed."""
-        value = self._build()
-        ops = diff(self._value, value)
-        if ops:
-            self._value = value
-            self._watch.push(Frame(value, list(ops), self._session.seq, self._session.at))
+        rows: Sequence[TaskRow] = freeze([task_row(record, self._words) for record in records])
+        return rows

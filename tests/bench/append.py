@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -44,7 +43,7 @@ class Appender:
         _, self.harness, _ = await bigsession.open_silent(self.path, "bench/m")
         self.root = await self.harness.root()
         self.model = ScreenModel(TranscriptModel())
-        self.watch: Any = self.root.watch(tail=self.tail)
+        self.watch = self.harness.watch(self.root.id, tail=self.tail)
         self.model.apply(await anext(self.watch))
 
     async def append(self) -> None:

@@ -13,7 +13,7 @@ from durable_tui.engine.gates import time_gate
 from durable_tui.harness.submission import Submission
 from durable_tui.session import DocumentDefinition, Transaction
 from durable_tui.session.documents import empty_object
-from durable_tui.storage.records import TaskRecord
+from durable_tui.storage.records import Gate, TaskRecord
 from tests.tools.custom_tasks import outcome, record_of
 from tests.tools.effects import Text
 from tests.tools.scenario import Rig
@@ -51,11 +51,11 @@ async def test_spec_15_a_tool_that_goes_away_after_the_decision_is_told_as_the_t
     scheduler = rig.harness._engine._scheduler
     start = scheduler._invocations.start
 
-    def uninstall_first(record: TaskRecord) -> None:
+    def uninstall_first(record: TaskRecord, gate: Gate | None) -> None:
         if record["kind"] == "pi.tool":
             assert record["recovery"]["verdict"] == "rerun", "decided with the reservation"
             registry.uninstall("eyes")
-        start(record)
+        start(record, gate)
 
     scheduler._invocations.start = uninstall_first
     await rig.harness.resume()

@@ -266,7 +266,7 @@ async def test_spec_6_9_a_faulted_run_leaves_no_answer_being_made(opened: Open) 
 
 async def test_spec_17_6_the_events_of_an_answer_made_elsewhere(opened: Open) -> None:
     rig = await opened([say("made", defer=2, after=0.005, chunks=3)])
-    events, watch = Events(), rig.root.watch()
+    events, watch = Events(), rig.harness.watch(rig.root.id)
     seen = events.feed(await anext(watch))
 
     async def follow() -> None:

@@ -310,7 +310,7 @@ class Stage:
         model = self.agent["model"]
         path = self.path or self.host.paths.sessions / "20260921-104100-5f3a9c1e.sqlite"
         return Opened(
-            self.harness, self.root, self.storage, self.player, self.registry, path, model, False, self.host,
+            self.harness, self.root, self.player, self.registry, path, model, False, self.host,
             {"cwd": CWD}, list(warnings),
         )  # type: ignore[arg-type]  # fmt: skip
 

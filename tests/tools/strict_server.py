@@ -3,8 +3,8 @@
 What it answers is found from the request alone, so it does not matter how often a client died in between:
 
 - a user message that begins with `SCRIPT ` goes on with JSON, a list of turns
-  `{"text"?, "calls"?: [[name, arguments]], "chunks"?, "pace"?, "delay"?, "status"?}`; the turn is the number of
-  assistant messages after that message;
+  `{"text"?, "calls"?: [[name, arguments]], "chunks"?, "pace"?, "delay"?, "until"?: path, "status"?}`; the turn is the
+  number of assistant messages after that message, and it waits until its file exists;
 - one that begins with `STEPS ` goes on with `{"count", "seconds", "tool"?}`: make step1.txt … in order, one call each;
   an interrupted step is looked at first and made only when it is missing.
 
@@ -133,6 +133,8 @@ class Handler(BaseHTTPRequestHandler):
         self.log.write({"turn": turn, "violations": [], "body": body})
         if turn.get("delay"):
             time.sleep(turn["delay"])
+        while "until" in turn and not Path(turn["until"]).exists():
+            time.sleep(0.02)
         if turn.get("status"):
             self._json(turn["status"], {"error": {"message": f"status {turn['status']}", "type": "server_error"}})
             return

@@ -56,6 +56,7 @@ def empty_view(**parts: Any) -> dict[str, Any]:
         "recovery": {"deaths": []},
         "session": {"cwd": "/home/me/src/app", "createdAt": START},
         "first": True,
+        "tasks": [],
         **parts,
     }
 
@@ -75,7 +76,7 @@ class FakeConversation:
         self.older: list[dict[str, Any]] = []
         self.gate: asyncio.Event | None = None
 
-    def watch(self, tail: int | None = None) -> FakeWatch:
+    def watch(self) -> FakeWatch:
         watch = FakeWatch(Frame(self.view, [["r", self.view]], self.seq, self.at))
         self.watches.append(watch)
         return watch
@@ -139,28 +140,24 @@ class FakeConversation:
 
 
 class FakeHarness:
+    epoch = 2
     paused_for_space = False
     paused_reason: str | None = None
 
     def __init__(self, tasks: list[dict[str, Any]] | None = None) -> None:
         self.tasks = tasks or []
-        self.watches: list[FakeWatch] = []
+        self.conversation = FakeConversation()  # the one that is watched; FakeOpened puts its own here
         self.resumed = 0
         self.resumed_when: Any = None
         self.session_problem: str | None = None
         self.on_resume: Any = None
 
-    def watch_tasks(self) -> FakeWatch:
-        value = freeze({"tasks": self.tasks})
-        watch = FakeWatch(Frame(value, [["r", value]], 1, START))
-        self.watches.append(watch)
-        return watch
+    def watch(self, conversation_id: int, *, tail: int | None = None, since: Any = None) -> FakeWatch:
+        return self.conversation.watch()
 
     def set_tasks(self, tasks: list[dict[str, Any]]) -> None:
         self.tasks = tasks
-        value = freeze({"tasks": tasks})
-        for watch in self.watches:
-            watch.queue.put_nowait(Frame(value, [["r", value]], 1, START))
+        self.conversation.emit(["s", ["tasks"], tasks])
 
     async def resume(self) -> None:
         self.resumed += 1
@@ -175,11 +172,6 @@ class FakeHarness:
 
     async def rename(self, text: str) -> None:
         pass
-
-
-@dataclass
-class FakeStorage:
-    epoch: int = 2
 
 
 def provider_info(name: str, *, near: bool = False, problem: str | None = None) -> ProviderInfo:
@@ -257,13 +249,16 @@ class FakeOpened:
     root: FakeConversation
     harness: FakeHarness
     path: Path = Path("/home/me/.sessions/20260101-000000-abcd1234.sqlite")
-    storage: FakeStorage = field(default_factory=FakeStorage)
     registry: Registry = field(default_factory=Registry)
     models: FakeModels = field(default_factory=FakeModels)
     host: Host = field(default_factory=lambda: Host(Paths.under(Path("/home/me")), Config(), {}))
     session: dict[str, Any] = field(default_factory=lambda: {"cwd": "/home/me/src/app"})
     warnings: list[str] = field(default_factory=list)
     closed: int = 0
+
+    def __post_init__(self) -> None:
+        self.harness.conversation = self.root
+        self.root.view = freeze({**self.root.view, "tasks": self.harness.tasks})
 
     @property
     def id(self) -> str:

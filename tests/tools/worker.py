@@ -2,6 +2,7 @@
 
 `--die` names the point: `admitted` (submit returned) · `intent` (before an effect) · `effect` (after it) · `result`
 (after the commit that ended a tool task) · `before:N`, `after:N` (around the N-th commit of this process).
+With `--follow` a task of its own waits at a gate until the submission is settled, and ends with its status.
 It prints one JSON line: `{"status", "reason"?, "text"?, "submission"}`.
 """
 
@@ -19,12 +20,14 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from durable_tui.agent.extension import Registry
+from durable_tui.agent.extension import Extension, Registry
 from durable_tui.agent.settings import Settings
+from durable_tui.engine import TaskDefinition, TaskHandle, new_task
 from durable_tui.environment import LocalEnvironment
 from durable_tui.harness.harness import Harness
 from durable_tui.models import Models
 from durable_tui.storage import SqliteStorage
+from durable_tui.storage.records import Gate
 from durable_tui.tools import CodingTools
 from tests.tools.effects import Effects
 
@@ -56,6 +59,29 @@ def dying_commits(storage: Any, point: str) -> None:
     storage.commit = commit
 
 
+async def _wait(task: TaskHandle) -> None:
+    async with task.commit() as tx:
+        gate: Gate = {"reason": "accept", "submission": task.input["submission"]}
+        task.advance(tx, {"phase": "tell"}, gate=gate)
+
+
+async def _tell(task: TaskHandle) -> None:
+    async with task.commit() as tx:
+        record = await tx.submission(task.input["submission"])
+        task.complete(tx, None if record is None else record["status"])
+
+
+FOLLOWER = TaskDefinition("t.follower", {"wait": _wait, "tell": _tell}, lambda _: {"phase": "wait"})
+
+
+async def follow(harness: Harness, storage: SqliteStorage, submission_id: int) -> None:
+    """Create the task that follows the submission, unless an earlier process has."""
+    if any(task["kind"] == FOLLOWER.name for task in await storage.tasks()):
+        return
+    async with harness.commit() as tx:
+        new_task(tx, conversation_id=1, definition=FOLLOWER, input={"submission": submission_id}, running=False)
+
+
 async def run(options: argparse.Namespace) -> None:
     effects = Effects(Path(options.effects))
     if options.die == "intent":
@@ -68,6 +94,7 @@ async def run(options: argparse.Namespace) -> None:
     registry = Registry()
     registry.install(CodingTools)
     registry.install(effects.extension())
+    registry.install(Extension("follower", tasks=[FOLLOWER]))
     settings = Settings(base_delay=0.05, max_delay=0.2, restart_limit=options.restart_limit)
     async with Harness.open(
         storage, models=Models.from_env(), registry=registry, environment=LocalEnvironment.at, settings=settings
@@ -76,6 +103,8 @@ async def run(options: argparse.Namespace) -> None:
         submission = await root.submit(options.prompt, request_id=options.request_id)
         if options.die == "admitted":
             die()
+        if options.follow:
+            await follow(harness, storage, submission.id)
         print(json.dumps({"admitted": submission.id}), flush=True)
         settled = await submission.wait()
         await harness.wait_for_idle()
@@ -106,6 +135,7 @@ def main() -> None:
     parser.add_argument("--effects", required=True)
     parser.add_argument("--request-id", default="job")
     parser.add_argument("--die")
+    parser.add_argument("--follow", action="store_true")
     parser.add_argument("--durability", default="process")
     parser.add_argument("--restart-limit", type=int, default=5)
     asyncio.run(run(parser.parse_args()))

@@ -17,10 +17,10 @@ from durable_tui.agent.model_context import LEFT_OUT, unique_call_ids
 from durable_tui.agent.settings import Settings
 from durable_tui.agent.shapes import AttemptCheckpoint, Compacted, Poll, Request, Retry
 from durable_tui.agent.usage import append_answer
-from durable_tui.delta import JsonError, JsonObject, freeze
+from durable_tui.delta import JsonError, freeze
 from durable_tui.engine.gates import time_gate
 from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
-from durable_tui.models.messages import AssistantMessage
+from durable_tui.models.messages import AssistantMessage, ToolDescription
 from durable_tui.models.provider import (
     TOO_LONG,
     Deferred,
@@ -50,14 +50,14 @@ class Attempt:
     model: Model
     extensions: list[Extension]
     request: ModelRequest
-    offered: dict[str, Any]
+    offered: dict[str, ToolDescription]
     call_ids: Set[str]
     tokens: int
 
 
 async def load_attempt(agent: Agent, task: TaskHandle) -> Attempt:
     """The attempt of a `request` or `poll` checkpoint. Raises ModelError when there is no such model any more."""
-    checkpoint: Request | Poll = task.checkpoint
+    checkpoint = cast("Request | Poll", task.checkpoint)
     context = await agent.contexts.load(task.conversation_id, cutoff=checkpoint["cutoff"])
     offered = dict(context.tools)
     model = agent.models.resolve(f"{checkpoint['model']['provider']}/{checkpoint['model']['modelId']}")
@@ -67,8 +67,8 @@ async def load_attempt(agent: Agent, task: TaskHandle) -> Attempt:
     request = ModelRequest(
         model=model,
         system=context.system(),
-        messages=cast("list[Any]", context.messages()),
-        tools=list[Any](context.tools.values()),
+        messages=context.messages(),
+        tools=list(context.tools.values()),
         thinking_level=checkpoint["thinkingLevel"],
         session_id=session_id,
         options=cast(RequestOptions, dict(checkpoint["streamOptions"])),
@@ -143,21 +143,26 @@ async def commit_answer(
 ) -> None:
     """Commit an answer: with its tools when it calls some, else as the end of the run. `earlier` are known call ids."""
     toolbox, extensions = agent.toolbox, attempt.extensions
-    message = cast(AssistantMessage, unique_call_ids(cast("dict[str, Any]", message), earlier))
-    message = cast(AssistantMessage, dict(await toolbox.run_hooks(extensions, "afterResponse", message, _is_answer)))
+    message = unique_call_ids(message, earlier)
+    message = {**await toolbox.run_hooks(extensions, "afterResponse", message, _is_answer)}
     if any(block["type"] == "toolCall" for block in message["content"]):
         await task.commit_with_retry(lambda tx: commit_calls(agent, task, tx, message, attempt.offered))
         return
-    asked: Any = {"message": message, "continue": None}
-    told = await toolbox.run_hooks(extensions, "onYield", asked, lambda answer: isinstance(answer, dict | str))
-    go_on: str | None = told.get("continue") if isinstance(told, dict) else told
+    asked: dict[str, object] | str = {"message": message, "continue": None}
+    told = await toolbox.run_hooks(extensions, "onYield", asked, _is_told)
+    go_on = cast("str | None", told.get("continue")) if isinstance(told, dict) else told
     await task.commit_with_retry(lambda tx: _commit_last_answer(agent, task, tx, message, go_on))
+
+
+def _is_told(answer: object) -> bool:
+    """Whether a hook gave what the run goes on with."""
+    return isinstance(answer, dict | str)
 
 
 def _is_answer(message: object) -> bool:
     """Whether a hook gave an assistant message that can be stored and read again."""
     try:
-        clean = freeze(message)
+        clean = cast("dict[str, Any]", freeze(message))  # looked at as if it were one
         kinds = {"text": "text", "thinking": "thinking", "toolCall": "name"}
         return clean["role"] == "assistant" and all(kinds[block["type"]] in block for block in clean["content"])
     except (JsonError, KeyError, TypeError):
@@ -187,7 +192,7 @@ async def commit_failure(
 ) -> None:
     """A failed attempt becomes an entry; unless `final` it is tried again later, else the run ends `model_error`."""
     settings = agent.settings
-    checkpoint: AttemptCheckpoint = task.checkpoint
+    checkpoint = cast(AttemptCheckpoint, task.checkpoint)
     attempt = checkpoint["attempt"]
     retry = error.retryable and attempt <= settings.max_retries and not final
     delay = backoff(settings, attempt)
@@ -207,7 +212,7 @@ async def commit_failure(
         if retry:
             draft.live["generation"] = {"attempt": attempt, "retry": {"at": until, "error": text}}
             waiting: Retry = {**kept(checkpoint), "phase": "retry", "attempt": attempt, "until": until, "since": now}
-            task.advance(tx, cast(JsonObject, waiting), gate=time_gate(RETRY_GATE, until, now))
+            task.advance(tx, waiting, gate=time_gate(RETRY_GATE, until, now))
         else:
             settle_inputs(draft, reason="model_error", detail=text)
             task.fail(tx, text, detail={"kind": error.kind})

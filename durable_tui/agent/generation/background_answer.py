@@ -32,7 +32,7 @@ POLL_GATE = "poll"
 
 async def start_polling(agent: Agent, cancel: ProviderCancel, task: TaskHandle, deferred: Deferred) -> None:
     """Commit where the answer can be asked for: from here on nothing asks for it anew."""
-    checkpoint: Request = task.checkpoint
+    checkpoint = cast(Request, task.checkpoint)
     try:
         await _wait_on(agent, task, cast(Poll, checkpoint), deferred.handle, deferred.after)
     except (InvocationEnded, asyncio.CancelledError):
@@ -45,7 +45,7 @@ async def start_polling(agent: Agent, cancel: ProviderCancel, task: TaskHandle, 
 
 async def poll(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> None:
     """Ask once for the answer, at the stored time. Recovery does no more than this either."""
-    checkpoint: Poll = task.checkpoint
+    checkpoint = cast(Poll, task.checkpoint)
     now = agent.session.now()
     gate = again(POLL_GATE, checkpoint["pollAt"], checkpoint.get("since", now), now)
     if gate is not None:
@@ -53,7 +53,7 @@ async def poll(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> None:
             live = await tx.document(LIVE, task.conversation_id)
             if "deferred" in live.value.get("generation", {}):
                 live.value["generation"]["deferred"] = {"pollAt": gate["time"]}
-            task.advance(tx, cast(JsonObject, {**checkpoint, "pollAt": gate["time"], "since": now}), gate=gate)
+            task.advance(tx, {**checkpoint, "pollAt": gate["time"], "since": now}, gate=gate)
         return
     try:
         attempt = await load_attempt(agent, task)
@@ -92,7 +92,7 @@ async def _wait_on(
         waiting.pop("failures", None)
         if failures:
             waiting["failures"] = failures
-        task.advance(tx, cast(JsonObject, waiting), gate=time_gate(POLL_GATE, at, now))
+        task.advance(tx, waiting, gate=time_gate(POLL_GATE, at, now))
 
     await task.commit_with_retry(commit)
 
@@ -105,7 +105,7 @@ async def _unreachable(agent: Agent, task: TaskHandle, error: ModelError) -> Non
 async def _failed(agent: Agent, cancel: ProviderCancel, task: TaskHandle, partial: Partial, error: ModelError) -> None:
     """The answer failed, or only the question for it: that is asked again, and nothing is ever made a second time."""
     settings = agent.settings
-    checkpoint: Poll = task.checkpoint
+    checkpoint = cast(Poll, task.checkpoint)
     if not error.polled:
         await commit_failure(agent, task, partial, error)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from durable_tui.agent.documents import LIVE
 from durable_tui.agent.inbox import ConversationDraft
@@ -24,7 +24,7 @@ class Partial:
             "model": model.model_id,
             "timestamp": now,
         }
-        self._blocks: list[dict[str, Any]] = []
+        self._blocks: list[AnswerBlock] = []
         self._texts: list[list[str]] = []
         self.empty = True
 
@@ -34,7 +34,7 @@ class Partial:
             self._blocks.append({"type": "text", "text": ""})
             self._texts.append([])
         if isinstance(event, BlockStart):
-            self._blocks[event.index] = dict(event.block)
+            self._blocks[event.index] = cast(AnswerBlock, dict(event.block))
         else:
             self._texts[event.index].append(event.text)
         self.empty = False
@@ -46,12 +46,12 @@ class Partial:
             if len(texts) > 1:
                 texts[:] = ["".join(texts)]
             text = texts[0] if texts else ""
-            copy = dict(block)
-            if copy["type"] == "text":
-                copy["text"] = copy.get("text", "") + text
-            elif copy["type"] == "thinking":
-                copy["thinking"] = copy.get("thinking", "") + text
-            content.append(cast(AnswerBlock, copy))
+            if block["type"] == "text":
+                content.append({**block, "text": block.get("text", "") + text})
+            elif block["type"] == "thinking":
+                content.append({**block, "thinking": block.get("thinking", "") + text})
+            else:
+                content.append({**block})
         return cast(PartialMessage, {**self._head, "content": content})
 
 
@@ -94,10 +94,10 @@ async def commit_partial(task: TaskHandle, partial: Partial) -> None:
             if "message" not in generation:
                 generation["message"] = message
                 return
-            stored = cast("list[dict[str, Any]]", generation["message"]["content"])
+            stored = cast("list[dict[str, object]]", generation["message"]["content"])  # drafts, changed key by key
             for index, block in enumerate(message["content"]):
                 if index >= len(stored):
-                    stored.append(cast("dict[str, Any]", block))
+                    stored.append(dict(block))
                     continue
                 for key, value in block.items():
                     if stored[index].get(key) != value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from durable_tui.agent.calls import find_call
 from durable_tui.agent.documents import AGENT, LIVE
@@ -28,12 +28,11 @@ from durable_tui.agent.prompt import plan, render_sections, tool_descriptions
 from durable_tui.agent.shapes import GenerationCheckpoint, Poll, Prepare, Request, Retry, ToolRound
 from durable_tui.agent.throttle import Throttle
 from durable_tui.agent.tool_result import append_result, error_result
-from durable_tui.delta import JsonObject
 from durable_tui.engine.gates import again
 from durable_tui.engine.task import Abandonment, Decision, TaskDefinition
 from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.engine.task_record import checkpoint_of, phase_of
-from durable_tui.models.messages import AssistantMessage
+from durable_tui.models.messages import AssistantMessage, Message, ToolCallBlock
 from durable_tui.models.provider import Deferred, Model, ModelError
 from durable_tui.session import Transaction
 from durable_tui.storage.records import TaskRecord
@@ -81,7 +80,7 @@ def begin_generation(agent: Agent, tx: Transaction, conversation_id: int) -> int
 
 async def prepare(agent: Agent, task: TaskHandle) -> None:
     """Resolve agent, prompt and settings anew; append what changed; fix model, options and cutoff."""
-    checkpoint: Prepare = task.checkpoint
+    checkpoint = cast(Prepare, task.checkpoint)
     choices = await agent.session.value(AGENT, task.conversation_id)
     if "model" not in choices:
         await end_run(agent, task, "no_model", "no model is chosen for this conversation")
@@ -111,7 +110,7 @@ async def prepare(agent: Agent, task: TaskHandle) -> None:
             "streamOptions": {},
             "cutoff": cutoff,
         }
-        task.advance(tx, cast(JsonObject, pinned))
+        task.advance(tx, pinned)
 
 
 # -- request ---------------------------------------------------------------------------------------------------------
@@ -151,7 +150,7 @@ async def request(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> Non
         await start_polling(agent, cancel, task, reply)
         return
     # Looking through all messages every round would make long runs slow.
-    earlier = attempt.call_ids if untouched else call_ids(prepared.messages)
+    earlier = attempt.call_ids if untouched else call_ids(cast("list[Message]", prepared.messages))
     await commit_answer(agent, task, attempt, reply, earlier)
 
 
@@ -160,7 +159,7 @@ async def request(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> Non
 
 async def retry(agent: Agent, task: TaskHandle) -> None:
     """Prepare the next attempt, at the stored time."""
-    checkpoint: Retry = task.checkpoint
+    checkpoint = cast(Retry, task.checkpoint)
     now = agent.session.now()
     gate = again(RETRY_GATE, checkpoint["until"], checkpoint.get("since", now), now)
     async with task.commit() as tx:
@@ -169,12 +168,12 @@ async def retry(agent: Agent, task: TaskHandle) -> None:
             waiting: Retry = {**checkpoint, "until": gate["time"], "since": now}
             if "retry" in live.value.get("generation", {}):
                 live.value["generation"]["retry"]["at"] = gate["time"]
-            task.advance(tx, cast(JsonObject, waiting), gate=gate)
+            task.advance(tx, waiting, gate=gate)
             return
         attempt = checkpoint["attempt"] + 1
         live.value["generation"] = {"attempt": attempt}
         following: Prepare = {**kept(checkpoint), "phase": "prepare", "attempt": attempt}
-        task.advance(tx, cast(JsonObject, following))
+        task.advance(tx, following)
 
 
 # -- ends ------------------------------------------------------------------------------------------------------------
@@ -182,7 +181,7 @@ async def retry(agent: Agent, task: TaskHandle) -> None:
 
 async def abort(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> None:
     """End the run: the partial answer stays visible, every call has a result, the inputs settle `aborted`."""
-    checkpoint: GenerationCheckpoint = task.checkpoint
+    checkpoint = cast(GenerationCheckpoint, task.checkpoint)
     cancelling = cancel.start(task.id, checkpoint) if checkpoint["phase"] == "poll" else None
     pending = await _pending_calls(agent, checkpoint) if checkpoint["phase"] == "tools" else []
     extensions, _ = await agent.toolbox.selection(task.conversation_id)
@@ -203,7 +202,7 @@ async def abort(agent: Agent, cancel: ProviderCancel, task: TaskHandle) -> None:
         task.end_aborted(tx)
 
 
-async def _pending_calls(agent: Agent, checkpoint: ToolRound) -> list[Any]:
+async def _pending_calls(agent: Agent, checkpoint: ToolRound) -> list[ToolCallBlock]:
     """The calls of a sequential round that got no task yet."""
     assistant = checkpoint["assistant"]
     calls = [
@@ -241,17 +240,17 @@ async def verdict(record: TaskRecord) -> Decision:
 
 def doing(record: TaskRecord) -> str:
     """What it asks, "asking deepseek-chat, attempt 2", or what it waits for."""
-    checkpoint = checkpoint_of(record)
     phase = phase_of(record)
     if phase == "tools":
         return "waiting for its tools"
     if phase == "poll":
-        return f"waiting for {checkpoint['model']['modelId']}'s answer, made at {checkpoint['model']['provider']}"
+        model = cast(Poll, checkpoint_of(record))["model"]
+        return f"waiting for {model['modelId']}'s answer, made at {model['provider']}"
     words = {"prepare": "preparing to ask", "retry": "waiting to ask again:"}.get(phase or "", "asking")
-    name = checkpoint["model"]["modelId"] if "model" in checkpoint else "the model"
-    return f"{words} {name}, attempt {checkpoint.get('attempt', 1)}"
+    name = cast(Request, checkpoint_of(record))["model"]["modelId"] if phase == "request" else "the model"
+    return f"{words} {name}, attempt {checkpoint_of(record).get('attempt', 1)}"
 
 
 def elsewhere(record: TaskRecord) -> str | None:
     """The provider that makes the answer in the background, while one does."""
-    return str(checkpoint_of(record)["model"]["provider"]) if phase_of(record) == "poll" else None
+    return cast(Poll, checkpoint_of(record))["model"]["provider"] if phase_of(record) == "poll" else None

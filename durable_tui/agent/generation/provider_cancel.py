@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from durable_tui.agent.shapes import GenerationCheckpoint, Poll
-from durable_tui.delta import thaw
+from durable_tui.delta import Json, thaw
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.task_record import checkpoint_of, describe, is_decided, outcome_of
 from durable_tui.models.provider import ModelError
@@ -57,7 +57,7 @@ class ProviderCancel:
             self._reports.add(f"{len(left)} answer(s) may go on at their provider: closing did not wait longer")
             await asyncio.wait(left, timeout=1.0)
 
-    async def _cancel(self, provider: str, handle: dict[str, Any]) -> None:
+    async def _cancel(self, provider: str, handle: dict[str, Json]) -> None:
         problem = ""
         for pause in (*PAUSES, None):
             try:
@@ -82,6 +82,6 @@ class ProviderCancel:
             if before is None or before["kind"] != NAME or is_decided(before):
                 continue
             outcome = outcome_of(after)
-            checkpoint: GenerationCheckpoint = checkpoint_of(before)
+            checkpoint = cast(GenerationCheckpoint, checkpoint_of(before))
             if outcome and outcome["status"] in ("faulted", "orphaned") and checkpoint["phase"] == "poll":
                 self.start(after["id"], checkpoint)

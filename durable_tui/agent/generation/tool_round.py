@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from durable_tui.agent.documents import AGENT, LIVE
 from durable_tui.agent.generation.run_limits import over_limit
@@ -12,7 +12,6 @@ from durable_tui.agent.shapes import Slot, ToolControl, ToolOutcome, ToolRound
 from durable_tui.agent.tool_result import append_result, error_result
 from durable_tui.agent.tool_task import begin_call
 from durable_tui.agent.usage import append_answer
-from durable_tui.delta import JsonObject
 from durable_tui.engine.task_handle import TaskHandle
 from durable_tui.engine.task_record import outcome_of
 from durable_tui.models.messages import AssistantMessage
@@ -53,12 +52,12 @@ async def commit_calls(
     generation.pop("message", None)
     generation.pop("deferred", None)
     checkpoint: ToolRound = {"phase": "tools", "assistant": entry["id"], "tools": started, "pending": pending}
-    task.wait(tx, cast(JsonObject, checkpoint), started)
+    task.wait(tx, checkpoint, started)
 
 
 async def tools_phase(agent: Agent, task: TaskHandle) -> None:
     """Start the next call of a sequential round, or end the round and hand the run over."""
-    checkpoint: ToolRound = task.checkpoint
+    checkpoint = cast(ToolRound, task.checkpoint)
     if checkpoint["pending"]:
         await _next_call(agent, task, checkpoint)
         return
@@ -75,7 +74,7 @@ async def _control_of(agent: Agent, task_id: int) -> ToolControl:
     outcome = outcome_of(record) if record is not None else None
     if outcome is None or outcome["status"] in ("orphaned", "faulted"):
         return {}
-    result: ToolOutcome | None = cast(Any, outcome).get("result")
+    result = cast("ToolOutcome | None", outcome.get("result"))
     return result.get("control", {}) if result else {}
 
 
@@ -88,12 +87,12 @@ async def _next_call(agent: Agent, task: TaskHandle, checkpoint: ToolRound) -> N
             if slot["callId"] == call_id:
                 slot["taskId"] = task_id
         tools = [*checkpoint["tools"], task_id]
-        task.wait(tx, cast(JsonObject, {**checkpoint, "tools": tools, "pending": rest}), [task_id])
+        task.wait(tx, {**checkpoint, "tools": tools, "pending": rest}, [task_id])
 
 
 async def _end_round(agent: Agent, task: TaskHandle, tx: Transaction, controls: list[ToolControl]) -> None:
     draft = await agent.conversations.load(tx, task.conversation_id)
-    assistant = task.checkpoint["assistant"]
+    assistant = cast(ToolRound, task.checkpoint)["assistant"]
     ends = bool(controls) and (
         all(control.get("terminate") for control in controls) or any("handoff" in control for control in controls)
     )

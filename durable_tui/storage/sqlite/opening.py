@@ -159,7 +159,7 @@ def _former_owner(path: str, previous: OwnerRow | None) -> Liveness:
 class Reading(Handle):
     """A read-only opening. While nobody writes it uses the file as it is, and opens it anew once it changed."""
 
-    __slots__ = ("_known", "_seen", "_version", "label", "path")
+    __slots__ = ("_in_snapshot", "_known", "_seen", "_version", "label", "path")
 
     def __init__(self, path: str, label: str) -> None:
         raw, self._seen = connect_reading(path)
@@ -167,7 +167,19 @@ class Reading(Handle):
         self.path, self.label = path, label
         self._known: int | None = None
         self._version = 0
+        self._in_snapshot = False
         raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+
+    def begin_snapshot(self) -> None:
+        """Read what is committed now until `end_snapshot`; a file found at rest that is written to meanwhile begins anew."""
+        if not self._in_snapshot:
+            self.raw.execute("BEGIN")
+            self._in_snapshot = True
+
+    def end_snapshot(self) -> None:
+        self._in_snapshot = False
+        if self.raw.in_transaction:
+            self.raw.execute("COMMIT")
 
     def moved(self) -> bool:
         """Whether the file may be other than what the connection has read; only for a file opened at rest."""
@@ -178,6 +190,8 @@ class Reading(Handle):
         self.raw, self._seen = connect_reading(self.path)
         self.raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
         self._known = None
+        if self._in_snapshot:
+            self.raw.execute("BEGIN")
 
     def newest_seq(self) -> int:
         """The newest commit's seq; asked for only when another connection changed the file."""

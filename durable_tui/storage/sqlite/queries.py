@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
 
 from durable_tui.delta import clean_text, loads
 from durable_tui.storage.addresses import unretired
 from durable_tui.storage.errors import StorageDamaged
 from durable_tui.storage.records import (
     CommitRow,
+    ConversationRecord,
     EntryRecord,
     FlightRow,
     OwnerRow,
+    Record,
     Scope,
     StoredDocument,
     StoredEntry,
@@ -25,6 +28,20 @@ from durable_tui.storage.sqlite import schema
 
 OPEN_STATUSES = ("queued", "placed")
 _LAST = 1 << 62
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(slots=True, frozen=True)
+class Table(Generic[R]):
+    """A table that holds records of the shape `R`."""
+
+    name: str
+
+
+CONVERSATIONS: Table[ConversationRecord] = Table("conversations")
+SUBMISSIONS: Table[SubmissionRecord] = Table("submissions")
+TASKS: Table[TaskRecord] = Table("tasks")
+
 FoldRow: TypeAlias = tuple[int, str, str | None, int, str]  # document, its record, a revision's kind, version, content
 
 LEAST_WAKE = "SELECT min(wake_at) FROM tasks INDEXED BY tasks_wake WHERE wake_at IS NOT NULL"
@@ -58,19 +75,19 @@ REVISIONS = (
 )
 
 
-def one(raw: sqlite3.Connection, table: str, record_id: int) -> Any:
+def one(raw: sqlite3.Connection, table: Table[R], record_id: int) -> R | None:
     """Return the record of `table` with that id, decoded, or None."""
-    row = raw.execute(f"SELECT record FROM {table} WHERE id = ?", (record_id,)).fetchone()
+    row = raw.execute(f"SELECT record FROM {table.name} WHERE id = ?", (record_id,)).fetchone()
     return None if row is None else loads(row[0])
 
 
-def page(raw: sqlite3.Connection, table: str, conversation_id: int | None, after: int, limit: int) -> list[Any]:
+def page(raw: sqlite3.Connection, table: Table[R], conversation_id: int | None, after: int, limit: int) -> list[R]:
     """Records of `table` with id > after, in id order; of one conversation where one is given."""
     where = "" if conversation_id is None else " AND conversation_id = ?3"
     values: tuple[int, ...] = (after, max(0, limit))
     if conversation_id is not None:
         values = (*values, conversation_id)
-    return _records(raw, f"SELECT record FROM {table} WHERE id > ?1{where} ORDER BY id LIMIT ?2", values)
+    return _records(raw, table, f"SELECT record FROM {table.name} WHERE id > ?1{where} ORDER BY id LIMIT ?2", values)
 
 
 def entry(raw: sqlite3.Connection, entry_id: int) -> StoredEntry | None:
@@ -110,23 +127,26 @@ def submissions(
     raw: sqlite3.Connection, conversation_id: int | None, status: str | None, after: int, limit: int
 ) -> list[SubmissionRecord]:
     if status is None:
-        return page(raw, "submissions", conversation_id, after, limit)
+        return page(raw, SUBMISSIONS, conversation_id, after, limit)
     if status in OPEN_STATUSES:
         sql, values = OPEN_SUBMISSIONS, (status, after, max(0, limit))
         if conversation_id is None:
-            return _records(raw, sql, values)
-        return _records(raw, sql.replace(" ORDER", " AND conversation_id = ?4 ORDER"), (*values, conversation_id))
+            return _records(raw, SUBMISSIONS, sql, values)
+        return _records(
+            raw, SUBMISSIONS, sql.replace(" ORDER", " AND conversation_id = ?4 ORDER"), (*values, conversation_id)
+        )
     where = "" if conversation_id is None else " AND conversation_id = ?4"
     base: tuple[int | str, ...] = (status, after, max(0, limit))
     return _records(
         raw,
+        SUBMISSIONS,
         f"SELECT record FROM submissions WHERE status = ?1 AND id > ?2{where} ORDER BY id LIMIT ?3",
         base if conversation_id is None else (*base, conversation_id),
     )
 
 
 def live_tasks(raw: sqlite3.Connection) -> list[TaskRecord]:
-    return _records(raw, LIVE_TASKS, ())
+    return _records(raw, TASKS, LIVE_TASKS, ())
 
 
 def least_wake(raw: sqlite3.Connection) -> int | None:
@@ -219,5 +239,5 @@ def newest_seq(raw: sqlite3.Connection) -> int:
     return int(raw.execute("SELECT ifnull(max(seq), 0) FROM commits").fetchone()[0])
 
 
-def _records(raw: sqlite3.Connection, sql: str, values: tuple[int | str, ...]) -> list[Any]:
+def _records(raw: sqlite3.Connection, table: Table[R], sql: str, values: tuple[int | str, ...]) -> list[R]:
     return [loads(row[0]) for row in raw.execute(sql, values).fetchall()]

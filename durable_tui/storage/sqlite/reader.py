@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Literal, TypeVar
 
+from durable_tui.ground.aio import uninterrupted
 from durable_tui.storage.errors import StorageDamaged
 from durable_tui.storage.sqlite.opening import Reading, follow
 from durable_tui.storage.sqlite.reads import SqliteReads
@@ -39,6 +42,19 @@ class SqliteReader(SqliteReads[Reading]):
     async def poll_seq(self) -> int:
         """Return the newest commit's seq, 0 when there is none. Cheap while nothing changes."""
         return await self._job(Reading.newest_seq)
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[None]:
+        """Every read inside sees the same commits, however many are made meanwhile. For short looks, one at a time."""
+        begun, cancelled = await uninterrupted(self._job(Reading.begin_snapshot))
+        try:
+            if cancelled:
+                raise asyncio.CancelledError
+            begun.result()
+            yield
+        finally:
+            if not begun.cancelled() and begun.exception() is None:
+                await uninterrupted(self._job(Reading.end_snapshot))
 
     async def _run(self, job: Callable[[Reading], T]) -> T:
         return await self._thread.run(lambda reading: _steady(reading, job))

@@ -8,7 +8,7 @@ import os
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from durable_tui.ground.aio import uninterrupted
 from durable_tui.storage.errors import StorageDamaged, StorageError
@@ -93,7 +93,7 @@ class SqliteReads(ABC, Generic[H]):
     ) -> T:
         return await self._job(lambda handle: query(handle.raw, *values, **named))
 
-    async def _release(self, closing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _release(self, closing: Callable[[], Coroutine[object, object, None]]) -> None:
         """Run `closing` once, whoever asks and however often the caller is cancelled."""
         if self._closing is None:
             self._closing = asyncio.ensure_future(closing())
@@ -103,10 +103,10 @@ class SqliteReads(ABC, Generic[H]):
         self._closing.result()
 
     async def conversation(self, conversation_id: int) -> ConversationRecord | None:
-        return await self._read(queries.one, "conversations", conversation_id)
+        return await self._read(queries.one, queries.CONVERSATIONS, conversation_id)
 
     async def conversations(self, *, after: int = 0, limit: int = 1000) -> list[ConversationRecord]:
-        return await self._read(queries.page, "conversations", None, after, limit)
+        return await self._read(queries.page, queries.CONVERSATIONS, None, after, limit)
 
     async def entry(self, entry_id: int) -> StoredEntry | None:
         return await self._read(queries.entry, entry_id)
@@ -126,7 +126,7 @@ class SqliteReads(ABC, Generic[H]):
         return await self._read(queries.newest_head, conversation_id, upto)
 
     async def submission(self, submission_id: int) -> SubmissionRecord | None:
-        return await self._read(queries.one, "submissions", submission_id)
+        return await self._read(queries.one, queries.SUBMISSIONS, submission_id)
 
     async def submission_by_request(self, conversation_id: int, request_id: str) -> SubmissionRecord | None:
         return await self._read(queries.submission_by_request, conversation_id, request_id)
@@ -137,10 +137,10 @@ class SqliteReads(ABC, Generic[H]):
         return await self._read(queries.submissions, conversation_id, status, after, limit)
 
     async def task(self, task_id: int) -> TaskRecord | None:
-        return await self._read(queries.one, "tasks", task_id)
+        return await self._read(queries.one, queries.TASKS, task_id)
 
     async def tasks(self, conversation_id: int | None = None, *, after: int = 0, limit: int = 1000) -> list[TaskRecord]:
-        return await self._read(queries.page, "tasks", conversation_id, after, limit)
+        return await self._read(queries.page, queries.TASKS, conversation_id, after, limit)
 
     async def live_tasks(self) -> list[TaskRecord]:
         return await self._read(queries.live_tasks)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeGuard, cast
+from typing import TYPE_CHECKING, cast
 
-from durable_tui.models.messages import content_text
+from durable_tui.models.messages import content_text, is_call
 from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.blocks import Block, Head, Marker, Note, Prose, Said, Thinking, Tool, ToolState
 from durable_tui.ui.adapter.chunks import Chunk, Chunker, chunks
 
 if TYPE_CHECKING:
-    from durable_tui.agent.shapes import Diagnostic, Slot
+    from durable_tui.agent.shapes import ResultData, Slot
     from durable_tui.delta import Json
     from durable_tui.models.messages import (
         AnswerBlock,
@@ -47,13 +47,10 @@ def image_bytes(images: Sequence[ImageBlock]) -> int:
 def message_of(record: ShownEntry) -> Message | None:
     """What the model sees of an entry, its first message; None when it sees nothing, or what is no message we know."""
     model = record.get("model")
-    if not model or not isinstance(model[0], Mapping) or model[0].get("role") not in ROLES:
+    first: object = model[0] if model else None  # an extension may have written anything
+    if not isinstance(first, Mapping) or first.get("role") not in ROLES:
         return None
-    return cast("Message", model[0])
-
-
-def is_call(part: AnswerBlock) -> TypeGuard[ToolCallBlock]:
-    return part["type"] == "toolCall"
+    return cast("Message", first)
 
 
 class Builder:
@@ -177,7 +174,7 @@ def fill(tool: Tool, record: ShownEntry, message: ToolResultMessage) -> None:
     """Put a result entry, whose message this is, into its call's block."""
     text = content_text(message["content"])
     data = record.get("data")
-    diagnostics: list[Diagnostic] = list(data.get("diagnostics", ())) if isinstance(data, Mapping) else []
+    diagnostics = list(cast("ResultData", data).get("diagnostics", ())) if isinstance(data, Mapping) else []
     codes = {item.get("code", "") for item in diagnostics}
     state: ToolState = "failed" if message["isError"] else "done"
     for code, value in _CODES.items():

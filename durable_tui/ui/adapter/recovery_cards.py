@@ -75,7 +75,7 @@ VERDICTS: dict[str, Verdict] = {
         "resumed",
         "live",
         "goes on where it stood",
-        "It waited for a time or a remote job. The wait goes on.",
+        "It waited for a time, a remote job, an answer or a person, or stood between two steps. It goes on from there.",
     ),
     "woken": Verdict(
         "woken",

@@ -60,9 +60,10 @@ def live_rows(
     glyphs: Glyphs = UNICODE,
     since: int = 0,
     *,
+    conversation: int | None = None,
     standing: bool = False,
 ) -> Rows:
-    """pi.live: the attempt, each tool slot with its time and the end of its output, compactions.
+    """pi.live: the attempt, each tool slot with its time and the end of its output, compactions; then whatever else runs.
 
     Times count from `since` for what began before: before this process nothing ran for it. `standing` says that nothing
     has been let start: no time passes then.
@@ -120,7 +121,35 @@ def live_rows(
         started = task.get("startedAt") if task is not None else None
         rows.append(Row(("task", item["taskId"]), left, [(words.elapsed(now - started), "faint")] if started else []))
         ticking = True
+    shown = {row.key for row in rows} | {("task", slot["taskId"]) for slot in slots if "taskId" in slot}
+    for task in tasks.values():
+        if task["conversationId"] != conversation or task["status"] == "terminal" or ("task", task["id"]) in shown:
+            continue
+        if task.get("owner") not in tasks:  # the tree of tasks has those below
+            rows.append(_other(task, now, glyphs, since, standing))
+            ticking = ticking or (task["status"] == "running" and not standing)
     return Rows(tuple(rows), "live", 0, ticking, "nothing runs")
+
+
+def _other(task: TaskRow, now: int, glyphs: Glyphs, since: int, standing: bool) -> Row:
+    """A task of a kind that an extension brings: its own words, and where it stands."""
+    left: list[Run] = [
+        (f"{words.task_name(task['id'], task['kind'])} ", "identity"),
+        (f"{task['doing']} ", "bold"),
+        (f"{glyphs['dot']} {_standing(task)}", "dim"),
+    ]
+    started = task.get("startedAt")
+    counts = started is not None and not standing and task["status"] != "pending"
+    return Row(("task", task["id"]), left, [(words.elapsed(now - max(started or 0, since)), "live")] if counts else [])
+
+
+def _standing(task: TaskRow) -> str:
+    """Where a live task stands, in a word or two."""
+    if task["abortRequested"]:
+        return "stopping"
+    if "blocked" in task:
+        return GATED.get(task["blocked"]) or BLOCKED.get(task["blocked"], task["blocked"])
+    return f"waits for {task['provider']}" if "provider" in task else task["status"]
 
 
 def _slot(slot: Slot, tasks: Mapping[int, TaskRow], now: int, glyphs: Glyphs, since: int) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Everything the main screen shows of one session, from the frames of its conversation and its tasks. Pure."""
+"""Everything the main screen shows of one session, from the frames of its watch. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from durable_tui.ui.glyphs import UNICODE, Glyphs
 if TYPE_CHECKING:
     from durable_tui.agent.shapes import QueuedItem, Run
     from durable_tui.session.watch import Frame
-    from durable_tui.views.shapes import ConversationView, TaskRow, TasksView
+    from durable_tui.views.shapes import ConversationView, SessionView, TaskRow
 
 
 class ScreenModel:
@@ -48,26 +48,23 @@ class ScreenModel:
 
     # --- frames ---------------------------------------------------------------------------------------------
 
-    def apply(self, frame: Frame[ConversationView]) -> Changes:
+    def apply(self, frame: Frame[SessionView]) -> Changes:
         changes = self.transcript.apply(frame)
         self.seq = max(self.seq, frame.seq)
         run = frame.value.get("run")
         if self.stopping is not None and (run is None or run["taskId"] != self.stopping):
             self.stopping = None
-        if "tools" in changes.parts or changes.reset:
+        tasks = frame.value["tasks"]
+        if tasks is not self.task_list:
+            self.task_list = tasks
+            self.tasks = {task["id"]: task for task in tasks}
+            changes.parts.add("tasks")
+        if changes.reset or not changes.parts.isdisjoint(("tools", "tasks")):
             changes.touched |= self._times(changes)
         return changes
 
     def _times(self, changes: Changes) -> set[int]:
         return {index for index in self.transcript.apply_tasks(self.tasks, self.running_since) if index < changes.kept}
-
-    def apply_tasks(self, frame: Frame[TasksView]) -> Changes:
-        self.task_list = frame.value["tasks"]
-        self.tasks = {task["id"]: task for task in self.task_list}
-        self.seq = max(self.seq, frame.seq)
-        changes = Changes(parts={"tasks"}, kept=len(self.transcript.blocks))
-        changes.touched = self.transcript.apply_tasks(self.tasks, self.running_since)
-        return changes
 
     # --- what to show ---------------------------------------------------------------------------------------
 
@@ -138,7 +135,10 @@ class ScreenModel:
         return recovery_cards.recovery(self.view["recovery"], epoch=None if every else self.epoch)
 
     def live(self, now: int) -> rows.Rows:
-        return rows.live_rows(self.view, self.tasks, now, self.glyphs, self.running_since, standing=self.paused)
+        return rows.live_rows(
+            self.view, self.tasks, now, self.glyphs, self.running_since,
+            conversation=self.conversation_id, standing=self.paused,
+        )  # fmt: skip
 
     def inbox(self) -> rows.Rows:
         return rows.inbox_rows(self.view, self.glyphs)

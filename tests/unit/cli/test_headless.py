@@ -10,7 +10,7 @@ from durable_tui.cli.headless import open_submissions, step_of, stuck
 
 
 def row(number: int, status: str, **more: Any) -> dict[str, Any]:
-    return {"id": number, "status": status, **more}
+    return {"id": number, "status": status, "background": False, **more}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,10 @@ def test_open_submissions_are_the_queue_and_the_runs_inputs() -> None:
         ({"tools": [], "run": {}}, "working"),
         ({"tools": [], "generation": {"attempt": 1}}, "asking the model"),
         ({"tools": [], "generation": {"attempt": 3}}, "asking the model, attempt 3"),
-        ({"tools": [], "generation": {"retry": {"error": "503\n"}}}, "waiting to ask again: 503"),
+        (
+            {"tools": [], "generation": {"attempt": 2, "retry": {"at": 9, "error": "503\n"}}},
+            "waiting to ask again: 503",
+        ),
         (
             {"tools": [], "generation": {"attempt": 1, "deferred": {"pollAt": 9}}},
             "waiting for the answer; it is being made at the provider",
@@ -54,4 +57,5 @@ def test_open_submissions_are_the_queue_and_the_runs_inputs() -> None:
     ],
 )
 def test_steps_in_words(view: dict[str, Any], step: str | None) -> None:
-    assert step_of(view, {7: "bash npm test"}) == step
+    tasks = [{"id": 3, "doing": "asking deepseek-chat"}, {"id": 7, "doing": "bash npm test"}]
+    assert step_of({**view, "tasks": tasks}) == step

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from durable_tui.agent.extension import Registry
 from durable_tui.engine.rules import rule_sentence
 from durable_tui.forensics import export, report
 from durable_tui.forensics import text_report as text
@@ -18,6 +19,8 @@ from durable_tui.forensics.blocks import blocks, call_summary
 from durable_tui.host.catalogue import SessionInfo
 from durable_tui.host.opening import Host, open_session
 from durable_tui.host.reading import reading
+from durable_tui.views.build import task_report
+from durable_tui.views.look import ReaderWords
 
 EVIL = '<script>alert(1)</script> [bold] ``` & "quotes" \u2028 \x1b[31m'
 
@@ -110,16 +113,17 @@ def test_spec_17_4_a_task_row_takes_the_verdict_of_its_newest_death() -> None:
     }
     newest = report.newest_rows(recovery)
     task: Any = {
-        "id": 4, "conversationId": 1, "kind": "pi.tool", "background": False, "abortRequested": False,
+        "id": 4, "conversationId": 1, "kind": "pi.tool", "background": False, "abortRequested": False, "input": {},
         "state": {"status": "terminal", "outcome": {"status": "failed", "error": {"message": "interrupted"}}},
     }  # fmt: skip
-    found = report.task_row(task, newest[4])
+    found = task_report(task, ReaderWords(Registry()), newest[4])
     assert (found["outcome"], found["verdict"], found["seq"], found["detail"]) == (
         "failed",
         "interrupted",
         9,
         "interrupted",
     )
+    assert found["taskId"] == 4 and "id" not in found and found["doing"] == "edit a"
     lines = list(report.recovery_lines(recovery))
     assert lines[0].startswith("pid 1 on h died; last commit #3 at ")
     assert lines[3] == f"  T4 edit a (pi.tool execute) → interrupted in #9: {rule_sentence('10')}"

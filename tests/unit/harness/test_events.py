@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable_tui.delta import apply_ops, freeze
-from durable_tui.views.events import Events, TaskEvents, message_changes, plain, text_change, with_records
+from durable_tui.views.events import Events, with_records
+from durable_tui.views.frames import plain
+from durable_tui.views.text_changes import message_changes, text_change
 
 USAGE = {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 3}
 
@@ -45,7 +47,7 @@ class Story:
             {
                 "entries": [], "tools": [], "compactions": [], "inbox": {"items": []}, "agent": {},
                 "usage": {"models": {}, "tools": {}}, "draft": {"text": ""}, "recovery": {"deaths": []},
-                "session": {"cwd": "/", "createdAt": 1}, "first": True,
+                "session": {"cwd": "/", "createdAt": 1}, "first": True, "tasks": [],
             }
         )
     )  # fmt: skip
@@ -249,23 +251,32 @@ def test_spec_13_a_consumer_that_fell_behind_gets_a_fresh_snapshot_and_goes_on_f
 
 
 def test_spec_17_6_task_events_tell_each_failure_and_each_parking_once() -> None:
-    events = TaskEvents()
+    story = Story()
+    story.start()
 
-    def rows(*items: dict[str, Any]) -> Frame:
-        value = {"tasks": list(items)}
-        return Frame(value, [["s", ["tasks"], value["tasks"]]], 5)
+    def step(*items: dict[str, Any]) -> list[dict[str, Any]]:
+        return story.step(["s", ["tasks"], list(items)])
 
     live = {"id": 3, "kind": "pi.tool", "status": "pending", "blocked": "restart_limit"}
-    assert events.feed(rows(live)) == [{"type": "parked", "seq": 5, "taskId": 3, "reason": "restart_limit"}]
-    assert events.feed(rows(live)) == []
+    assert step(live) == [{"type": "parked", "seq": 1, "taskId": 3, "reason": "restart_limit"}]
+    assert step(live) == []
     free = {"id": 3, "kind": "pi.tool", "status": "running"}
-    assert events.feed(rows(free)) == []
-    assert types(events.feed(rows(live))) == ["parked"]
+    assert step(free) == []
+    assert types(step(live)) == ["parked"]
     failed = {"id": 3, "kind": "pi.tool", "status": "terminal", "outcome": "failed", "doing": "edit a"}
-    assert events.feed(rows(failed)) == [
+    assert step(failed) == [
         {"type": "task_failed", "seq": 5, "taskId": 3, "kind": "pi.tool", "message": "edit a: failed"}
     ]
-    assert events.feed(rows(failed)) == []
+    assert step(failed) == []
+
+
+def test_spec_17_6_what_had_failed_before_the_first_frame_is_no_news_but_what_is_parked_is() -> None:
+    story = Story()
+    failed = {"id": 3, "kind": "pi.tool", "status": "terminal", "outcome": "failed", "doing": "edit a"}
+    live = {"id": 4, "kind": "pi.tool", "status": "pending", "blocked": "restart_limit"}
+    story.view = apply_ops(story.view, [["s", ["tasks"], [failed, live]]])
+    assert types(story.start()) == ["snapshot", "parked"]
+    assert types(story.step(["s", ["tasks"], [failed]])) == []
 
 
 async def test_spec_17_6_submission_events_do_not_run_ahead_of_their_commit() -> None:

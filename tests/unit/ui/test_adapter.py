@@ -37,10 +37,13 @@ class Play:
         self.model.apply(Frame(self.view, [["r", self.view]], 1, 1))
 
     def ops(self, *ops: Any) -> Changes:
+        return self.model.apply(self.frame(*ops))
+
+    def frame(self, *ops: Any) -> Frame[Any]:
         self.seq += 1
         frozen = [freeze(op) for op in ops]
         self.view = apply_ops(self.view, frozen)
-        return self.model.apply(Frame(self.view, frozen, self.seq, self.seq))
+        return Frame(self.view, frozen, self.seq, self.seq)
 
     def append(self, *records: dict[str, Any]) -> Changes:
         at = len(self.view["entries"])
@@ -153,9 +156,9 @@ def test_ui_r01_no_spinner_without_a_live_task() -> None:
     play.append(assistant(3, call("c1", "bash", command="sleep 60"), stop="toolUse"))
     play.ops(["s", ["tools"], [{"callId": "c1", "name": "bash", "taskId": 8, "status": "running", "output": "x"}]])
     model = ScreenModel(play.model)
-    model.apply_tasks(Frame({"tasks": [task_row(8, startedAt=5)]}, [], 2, 2))
+    model.apply(play.frame(["s", ["tasks"], [task_row(8, startedAt=5)]]))
     assert play.tools()[0].state == "running"
-    model.apply_tasks(Frame({"tasks": [task_row(8, "pending", startedAt=5)]}, [], 3, 3))
+    model.apply(play.frame(["s", ["tasks"], [task_row(8, "pending", startedAt=5)]]))
     assert play.tools()[0].state == "unfinished"
     assert UNICODE["busy"] not in play.shown()
     assert all(UNICODE["busy"] not in run for row in model.live(10).rows for run, _ in row.left)
