@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from durable_tui.host.host_errors import HostError, SessionUnknown
 from durable_tui.host.paths import Paths, private_folder
@@ -103,7 +103,7 @@ class Catalogue:
             if old is not None and old[0] == stamp:
                 item = old[1]
             else:
-                item = cast("Facts | Unreadable", await facts(path))
+                item = await facts(path)
                 changed[str(path)] = (stamp, item)
             if cwd is None or "problem" in item or item.get("cwd") == cwd:
                 found.append(await asyncio.to_thread(describe, path, item))
@@ -114,7 +114,7 @@ class Catalogue:
 
     async def describe(self, path: Path) -> SessionInfo:
         """One session, read now and remembered."""
-        item = cast("Facts | Unreadable", await facts(path))
+        item = await facts(path)
         await asyncio.to_thread(self._store, {str(path): (stamp_of(path) or "", item)}, set())
         return await asyncio.to_thread(describe, path, item)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from durable_tui.storage.errors import StorageDamaged, StorageError, StorageForeign, StorageNewer
 from durable_tui.storage.protocol import Reader
@@ -13,6 +13,7 @@ from durable_tui.storage.records import ROOT, StoredEntry
 
 if TYPE_CHECKING:
     from durable_tui.agent.shapes import SessionFacts
+    from durable_tui.host.session_facts import Facts, Unreadable
     from durable_tui.models.messages import UsageTable
 
 PAGE = 500
@@ -42,13 +43,8 @@ async def all_entries(storage: Reader, conversation_id: int) -> AsyncIterator[St
         after = page[-1].record["id"]
 
 
-async def facts(path: Path) -> dict[str, Any]:
-    """Return the facts a listing shows of one session, without its state: that depends on who lives (see `catalogue`).
-
-    Keys: `title?`, `cwd`, `createdAt`, `updatedAt`, `model?`, `unfinished`, `queued`, `usage?`, `opening?` (the newest
-    owner's row when it did not close in order), `newer?` (a sentence: only read, never owned); or `problem` and
-    `message` for a file that cannot be read.
-    """
+async def facts(path: Path) -> Facts | Unreadable:
+    """Return the facts a listing shows of one session, without its state: that depends on who lives (see `catalogue`)."""
     try:
         async with reading(path) as storage:
             found = await _facts(storage)
@@ -61,7 +57,7 @@ async def facts(path: Path) -> dict[str, Any]:
         return {"problem": "damaged", "message": str(error)}
 
 
-async def _facts(storage: Reader) -> dict[str, Any]:
+async def _facts(storage: Reader) -> Facts:
     from durable_tui.agent.documents import AGENT, INBOX, SESSION, USAGE
     from durable_tui.models.usage import total_usage
     from durable_tui.session import stored_value
@@ -69,9 +65,14 @@ async def _facts(storage: Reader) -> dict[str, Any]:
     session: SessionFacts = await stored_value(storage, SESSION) or {"cwd": "", "createdAt": 0}
     newest = await storage.commits(limit=1, reverse=True)
     owners = await storage.owners(limit=1)
-    found: dict[str, Any] = {"cwd": session["cwd"], "unfinished": len(await storage.live_tasks()), "queued": 0}
-    found["updatedAt"] = newest[0].at if newest else session.get("createdAt", 0)
-    found["createdAt"] = session.get("createdAt") or (owners[0].opened_at if owners else found["updatedAt"])
+    updated_at = newest[0].at if newest else session["createdAt"]
+    found: Facts = {
+        "cwd": session["cwd"],
+        "createdAt": session["createdAt"] or (owners[0].opened_at if owners else updated_at),
+        "updatedAt": updated_at,
+        "unfinished": len(await storage.live_tasks()),
+        "queued": 0,
+    }
     title = session.get("title") or await _first_words(storage)
     if title:
         found["title"] = title

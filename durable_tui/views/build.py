@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias, cast, overload
 
 from durable_tui.agent.documents import AGENT, DRAFT, INBOX, SESSION, USAGE
 from durable_tui.agent.shapes import AgentChoices, Live
@@ -13,7 +13,7 @@ from durable_tui.engine.recovery import RECOVERY
 from durable_tui.engine.shapes import FoundTask, Verdict
 from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
 from durable_tui.models.messages import message_text
-from durable_tui.session import DocumentDefinition
+from durable_tui.session import SomeDefinition
 from durable_tui.storage.records import EntryRecord, TaskRecord
 from durable_tui.views.shapes import (
     ContextSize,
@@ -35,7 +35,7 @@ LIVE_PARTS = ("run", "generation")
 OPTIONAL = (*LIVE_PARTS, "context")
 ENDED_SHOWN = 20  # tasks that ended lately
 PAGE = 1000  # entries read at a time
-PLACES: tuple[tuple[str, DocumentDefinition[Any]], ...] = (
+PLACES: tuple[tuple[str, SomeDefinition], ...] = (
     ("inbox", INBOX),
     ("agent", AGENT),
     ("usage", USAGE),
@@ -46,14 +46,15 @@ PLACES: tuple[tuple[str, DocumentDefinition[Any]], ...] = (
 COUNTED = 400  # entries looked through for the newest answer that tells the context's size
 
 Window = Callable[[str], int | None]
+Parts: TypeAlias = dict[str, object]  # the keys of a view while it is put together
 
 
-class Entries(Sequence[Any]):
+class Entries(Sequence[ShownEntry]):
     """The first `length` items of a list that only ever grows: a snapshot without a copy."""
 
     __slots__ = ("_items", "_length")
 
-    def __init__(self, items: list[Any], length: int | None = None) -> None:
+    def __init__(self, items: list[ShownEntry], length: int | None = None) -> None:
         self._items = items
         self._length = len(items) if length is None else length
 
@@ -61,12 +62,12 @@ class Entries(Sequence[Any]):
         return self._length
 
     @overload
-    def __getitem__(self, index: int) -> Any: ...
+    def __getitem__(self, index: int) -> ShownEntry: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: slice) -> list[ShownEntry]: ...
 
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: int | slice) -> ShownEntry | list[ShownEntry]:
         if isinstance(index, slice):
             return [self._items[i] for i in range(*index.indices(self._length))]
         if index < 0:
@@ -91,30 +92,30 @@ def shown_entry(record: EntryRecord, seq: int) -> ShownEntry:
     return cast(ShownEntry, FrozenDict({**record, "seq": seq}))
 
 
-def initial(definition: DocumentDefinition[Any]) -> Any:
+def initial(definition: SomeDefinition) -> Json:
     """What a view shows of a document that does not exist."""
-    return freeze(definition.initial())
+    return cast("Json", freeze(definition.initial()))
 
 
-def live_part(live: Live) -> dict[str, Any]:
+def live_part(live: Live) -> Parts:
     """The parts of `pi.live` in a view; lists are always there."""
-    parts = cast("dict[str, Any]", live)
-    shown: dict[str, Any] = {key: parts.get(key) or freeze([]) for key in LIVE_LISTS}
+    parts = cast("Mapping[str, object]", live)
+    shown: Parts = {key: parts.get(key) or freeze([]) for key in LIVE_LISTS}
     shown.update({key: parts[key] for key in LIVE_PARTS if key in parts})
     return shown
 
 
-def conversation_view(parts: dict[str, Any]) -> ConversationView:
+def conversation_view(parts: Parts) -> ConversationView:
     """A read-only view of parts that are read-only themselves; the entries are no list, so nothing is copied."""
     return cast(ConversationView, trusted_dict(parts, MAX_DEPTH))
 
 
-def tasks_view(parts: dict[str, Any]) -> TasksView:
+def tasks_view(parts: Parts) -> TasksView:
     """A read-only view of the tasks alone."""
     return cast(TasksView, trusted_dict(parts, MAX_DEPTH))
 
 
-def session_view(parts: dict[str, Any]) -> SessionView:
+def session_view(parts: Parts) -> SessionView:
     """As `conversation_view`, with the tasks."""
     return cast(SessionView, trusted_dict(parts, MAX_DEPTH))
 
@@ -147,9 +148,9 @@ async def load_entries(
     return loaded, first
 
 
-def resuming_ops(value: dict[str, Any], since: Position) -> list[Op]:
+def resuming_ops(value: Parts, since: Position) -> list[Op]:
     """Ops that take a copy standing at `since` to a view: the entries it lacks, and everything else anew."""
-    entries: Sequence[ShownEntry] = value["entries"]
+    entries = cast("Sequence[ShownEntry]", value["entries"])
     held = next((index for index, entry in enumerate(entries) if entry["seq"] > since["seq"]), len(entries))
     ops = [appended(held, entries[held:])] if held < len(entries) else []
     ops += [["s", [key], part] for key, part in value.items() if key != "entries"]
@@ -157,6 +158,11 @@ def resuming_ops(value: dict[str, Any], since: Position) -> list[Op]:
         if key not in value:
             ops += [["s", [key], None], ["d", [key]]]  # the copy may hold it or not
     return ops
+
+
+def view_context(parts: Parts, window: Window) -> ContextSize | None:
+    """`context_size` of what a view shows."""
+    return context_size(cast("Sequence[ShownEntry]", parts["entries"]), cast("AgentChoices", parts["agent"]), window)
 
 
 def context_size(entries: Sequence[ShownEntry], agent: AgentChoices, window: Window) -> ContextSize | None:

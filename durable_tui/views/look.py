@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from durable_tui.agent.documents import LIVE
 from durable_tui.agent.kinds import describing_kinds
@@ -16,24 +16,25 @@ from durable_tui.views.build import (
     ENDED_SHOWN,
     PLACES,
     appended,
-    context_size,
     initial,
     live_part,
     load_entries,
     session_view,
     shown_entry,
     task_row,
+    view_context,
 )
 
 if TYPE_CHECKING:
     from durable_tui.agent.extension import Registry
-    from durable_tui.delta import Op
+    from durable_tui.agent.shapes import Live
+    from durable_tui.delta import Json, Op
     from durable_tui.engine.shapes import Verdict
     from durable_tui.engine.task import TaskDefinition
-    from durable_tui.session import DocumentDefinition
+    from durable_tui.session import SomeDefinition
     from durable_tui.storage.protocol import Reader
     from durable_tui.storage.records import EntryRecord, TaskRecord
-    from durable_tui.views.build import Window
+    from durable_tui.views.build import Parts, Window
     from durable_tui.views.shapes import Position, SessionView, ShownEntry
 
 
@@ -41,7 +42,7 @@ class Look:
     """The parts of a view, read from the store and brought up to date with the ops that do so."""
 
     def __init__(self, storage: Reader, words: ReaderWords, conversation_id: int, window: Window) -> None:
-        self.parts: dict[str, Any] = {}
+        self.parts: Parts = {}
         self._storage = storage
         self._words = words
         self._id = conversation_id
@@ -62,7 +63,7 @@ class Look:
 
     async def again(self) -> list[Op]:
         """Read what is new; the ops that took the parts there."""
-        former, entries = self.parts, self.parts["entries"]
+        former, entries = self.parts, cast("list[ShownEntry]", self.parts["entries"])
         ops: list[Op] = []
         last = entries[-1]["id"] if entries else 0
         added = [shown_entry(stored.record, stored.seq) for stored in await self._storage.entries(self._id, after=last)]
@@ -87,18 +88,18 @@ class Look:
         self._ended = [*self._ended, *ended][-ENDED_SHOWN:]
         return [*self._ended, *live]
 
-    async def _rest(self, entries: list[ShownEntry], tasks: list[TaskRecord]) -> dict[str, Any]:
+    async def _rest(self, entries: list[ShownEntry], tasks: list[TaskRecord]) -> Parts:
         """All of the view but its entries."""
-        parts = {key: await self._value(definition) for key, definition in PLACES}
-        parts.update(live_part(await self._value(LIVE)))
-        size = context_size(entries, parts["agent"], self._window)
+        parts: Parts = {key: await self._value(definition) for key, definition in PLACES}
+        parts.update(live_part(cast("Live", await self._value(LIVE))))
+        size = view_context({"entries": entries, **parts}, self._window)
         if size is not None:
             parts["context"] = size
         await self._words.recall(tasks, self._storage)
         parts["tasks"] = [task_row(record, self._words) for record in sorted(tasks, key=lambda record: record["id"])]
         return parts
 
-    async def _value(self, definition: DocumentDefinition[Any]) -> Any:
+    async def _value(self, definition: SomeDefinition) -> Json:
         owner = self._id if definition.scope == "conversation" else 0
         value = await stored_value(self._storage, definition, owner)
         return initial(definition) if value is None else value

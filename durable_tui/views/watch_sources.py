@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
 from weakref import WeakSet
 
 from durable_tui.agent.documents import LIVE
@@ -11,8 +11,8 @@ from durable_tui.agent.shapes import Live
 from durable_tui.delta import diff, freeze
 from durable_tui.engine.engine import Engine
 from durable_tui.engine.shapes import Verdict
-from durable_tui.session import Commit, DocumentDefinition, Frame, Session, Watch
-from durable_tui.session.documents import DocumentChange
+from durable_tui.session import Commit, Frame, Session, SomeDefinition, Watch
+from durable_tui.session.documents import Address, DocumentChange
 from durable_tui.storage.records import TaskRecord
 from durable_tui.views.build import (
     ENDED_SHOWN,
@@ -20,9 +20,9 @@ from durable_tui.views.build import (
     LIVE_PARTS,
     PLACES,
     Entries,
+    Parts,
     Window,
     appended,
-    context_size,
     conversation_view,
     initial,
     is_stored,
@@ -33,6 +33,7 @@ from durable_tui.views.build import (
     shown_entry,
     task_row,
     tasks_view,
+    view_context,
 )
 from durable_tui.views.shapes import ConversationView, SessionView, ShownEntry, TaskRow, TasksView
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from durable_tui.views.shapes import Position
 
 V = TypeVar("V")
+SomeWatch: TypeAlias = Watch[Any]  # they are kept whatever they show
 
 
 class Watches:
@@ -50,7 +52,7 @@ class Watches:
         self._engine = engine
         self._session = engine.session
         self._window = window
-        self._open: WeakSet[Watch[Any]] = WeakSet()
+        self._open: WeakSet[SomeWatch] = WeakSet()
 
     def conversation(self, conversation_id: int, tail: int | None) -> Watch[ConversationView]:
         """Frames of a conversation, with its newest `tail` entries at first (None: all)."""
@@ -96,7 +98,7 @@ class Watches:
 class Part(Protocol):
     """Some keys of a view. `value` is never changed in place; `take` brings it to a commit, with the ops that do so."""
 
-    value: dict[str, Any]
+    value: Parts
 
     async def load(self, tail: int | None, since: Position | None) -> None:
         """Read what is not in memory; commits that land meanwhile are taken too."""
@@ -116,9 +118,7 @@ class Part(Protocol):
 class ViewSource(Generic[V]):
     """Feeds one watch with a view put together from parts; `build` makes the view of their keys."""
 
-    def __init__(
-        self, session: Session, watch: Watch[V], build: Callable[[dict[str, Any]], V], parts: Sequence[Part]
-    ) -> None:
+    def __init__(self, session: Session, watch: Watch[V], build: Callable[[Parts], V], parts: Sequence[Part]) -> None:
         self._session = session
         self._watch = watch
         self._build = build
@@ -132,7 +132,7 @@ class ViewSource(Generic[V]):
         cls,
         session: Session,
         watch: Watch[V],
-        build: Callable[[dict[str, Any]], V],
+        build: Callable[[Parts], V],
         parts: Sequence[Part],
         *,
         tail: int | None = None,
@@ -165,8 +165,8 @@ class ViewSource(Generic[V]):
         for stop in self._stops:
             stop()
 
-    def _value(self) -> dict[str, Any]:
-        value: dict[str, Any] = {}
+    def _value(self) -> Parts:
+        value: Parts = {}
         for part in self._parts:
             value.update(part.value)
         return value
@@ -197,7 +197,7 @@ class ConversationPart:
         self._loaded: list[ShownEntry] = []
         self._first = False
         self._ready = False
-        self.value: dict[str, Any] = {}
+        self.value: Parts = {}
 
     async def load(self, tail: int | None, since: Position | None) -> None:
         for _, definition in PLACES:
@@ -213,13 +213,13 @@ class ConversationPart:
         self._loaded = []
         newest = loaded[-1]["id"] if loaded else 0
         self._items = [*loaded, *(entry for entry in late if entry["id"] > newest)]
-        value: dict[str, Any] = {"entries": Entries(self._items), "first": self._first}
+        value: Parts = {"entries": Entries(self._items), "first": self._first}
         for key, definition in PLACES:
             state = session.cached_document(_address(definition, self._id))
             value[key] = state.value if state is not None else initial(definition)
         state = session.cached_document(LIVE.address(self._id))
         value.update(live_part(state.value if state is not None else {}))
-        context = context_size(value["entries"], value["agent"], self._window)
+        context = view_context(value, self._window)
         if context is not None:
             value["context"] = context
         self.value = value
@@ -247,18 +247,18 @@ class ConversationPart:
         if not ops:
             return ops
         if entries or value["agent"] is not self.value["agent"]:
-            context = context_size(value["entries"], value["agent"], self._window)
+            context = view_context(value, self._window)
             if context is not None and context != value.get("context"):
                 ops.append(["s", ["context"], cast("Json", context)])
                 value["context"] = context
         self.value = value
         return ops
 
-    def _take_document(self, change: DocumentChange, ops: list[Any], value: dict[str, Any]) -> None:
+    def _take_document(self, change: DocumentChange, ops: list[Op], value: Parts) -> None:
         """Bring one changed document into the view, with the ops that do the same."""
         if change.address == LIVE.address(self._id):
             new: Live = change.value if change.value is not None else {}
-            changed: Sequence[Any] = change.ops
+            changed: Sequence[Op] = change.ops
             if any(op[0] == "r" for op in changed):
                 changed = _by_key(change.previous or {}, new)  # replacing the root would replace the whole view
             ops.extend(_live_op(op) for op in changed)
@@ -276,17 +276,17 @@ class ConversationPart:
                 return
 
 
-def _address(definition: DocumentDefinition[Any], conversation_id: int) -> Any:
+def _address(definition: SomeDefinition, conversation_id: int) -> Address:
     return definition.address(conversation_id if definition.scope == "conversation" else 0)
 
 
-def _by_key(previous: Any, new: Any) -> list[Any]:
+def _by_key(previous: Mapping[str, object], new: Mapping[str, object]) -> list[Op]:
     """Ops that take one object to another key by key, never replacing the root."""
-    gone: list[Any] = [["d", [key]] for key in previous if key not in new]
+    gone: list[Op] = [["d", [key]] for key in previous if key not in new]
     return gone + [["s", [key], new[key]] for key in new if key not in previous or previous[key] != new[key]]
 
 
-def _live_op(op: Any) -> Any:
+def _live_op(op: Op) -> Op:
     if op[0] == "d" and len(op[1]) == 1 and op[1][0] in LIVE_LISTS:
         return ["s", list(op[1]), []]
     return op
@@ -324,7 +324,7 @@ class TasksPart:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._words = OwnerWords(engine)
-        self.value: dict[str, Any] = {"tasks": ()}
+        self.value: Parts = {"tasks": ()}
 
     async def load(self, tail: int | None, since: Position | None) -> None: ...
 
@@ -338,7 +338,7 @@ class TasksPart:
         return self.look() if commit.tasks else []
 
     def look(self) -> list[Op]:
-        value = {"tasks": self._rows()}
+        value: Parts = {"tasks": self._rows()}
         ops = list(diff(self.value, value))
         if ops:
             self.value = value
