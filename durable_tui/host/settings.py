@@ -15,35 +15,11 @@ from durable_tui.models.provider import THINKING_LEVELS, ThinkingLevel
 
 if TYPE_CHECKING:
     from durable_tui.agent.settings import Settings
+    from durable_tui.models.provider_config import ProviderTable
     from durable_tui.storage.protocol import Durability
 
 APIS = ("openai-chat", "openai-responses", "anthropic", "scripted")
 MODES = ("one_at_a_time", "all")
-
-
-class ModelTable(TypedDict, total=False):
-    """`[providers.NAME.models.ID]`; prices in USD per million tokens."""
-
-    context_window: int
-    max_output: int
-    images: bool
-    reasoning: bool
-    tools: bool
-    prices: dict[str, float]
-
-
-class ProviderTable(TypedDict, total=False):
-    """`[providers.NAME]`"""
-
-    api: str
-    base_url: str
-    api_key_env: str
-    auth: str
-    background: bool
-    script: str
-    default_model: str
-    headers: dict[str, str]
-    models: dict[str, ModelTable]
 
 
 class SettingsTable(TypedDict, total=False):

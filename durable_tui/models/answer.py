@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeGuard
 
 from durable_tui.ground.clock import now_ms
 from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.call_fragments import Call, CallAssembler, finish_call
 from durable_tui.models.failures import Endpoint, classify, error_in
-from durable_tui.models.messages import AssistantMessage, StopReason, Usage
-from durable_tui.models.provider import BlockDelta, BlockStart, Finished, ModelError, ModelRequest, StreamEvent
+from durable_tui.models.json_text import Wire, WireObject, decode
+from durable_tui.models.messages import (
+    AnswerBlock,
+    AssistantMessage,
+    Message,
+    StopReason,
+    TextKind,
+    ToolCallBlock,
+    Usage,
+    answer_blocks,
+    text_block,
+)
+from durable_tui.models.provider import (
+    BlockDelta,
+    BlockStart,
+    ErrorKind,
+    Finished,
+    ModelError,
+    ModelRequest,
+    StreamEvent,
+)
 from durable_tui.models.usage import estimate_tokens, estimated_usage
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
 
 
 class Answer(ABC):
@@ -29,24 +51,23 @@ class Answer(ABC):
         self.request = request
         self.endpoint = endpoint
         self.api = api
-        self.blocks: list[dict[str, Any]] = []
+        self.blocks: list[AnswerBlock] = []
         self.usage: Usage | None = None
-        self.extra: dict[str, Any] = {}
+        self.extra: dict[str, Json] = {}
         self.calls = CallAssembler(_ids(request.messages))
         self._announced: dict[int, Call] = {}
         self._carry: dict[int, str] = {}
-        self._texts: dict[
-            int, list[str]
-        ] = {}  # joined at the end: growing a text piece by piece would copy it each time
+        # Joined at the end: growing a text piece by piece would copy it each time.
+        self._texts: dict[int, list[str]] = {}
 
     # -- what a protocol brings ------------------------------------------------------------------------------------
 
     @abstractmethod
-    def value(self, value: Any, event: str = "message") -> list[StreamEvent]:
+    def value(self, value: Wire, event: str = "message") -> list[StreamEvent]:
         """The events of one chunk, already parsed. Raises ModelError."""
 
     @abstractmethod
-    def body(self, value: Any) -> list[StreamEvent]:
+    def body(self, value: Wire) -> list[StreamEvent]:
         """The events of a whole answer that came instead of a stream. Raises ModelError."""
 
     @abstractmethod
@@ -55,7 +76,7 @@ class Answer(ABC):
 
     @staticmethod
     @abstractmethod
-    def is_answer(value: Any) -> bool:
+    def is_answer(value: Wire) -> TypeGuard[WireObject]:
         """Whether a JSON value is a whole answer of this protocol."""
 
     # -- feeding ---------------------------------------------------------------------------------------------------
@@ -69,7 +90,7 @@ class Answer(ABC):
             self.done = True
             return []
         try:
-            value = json.loads(data, parse_constant=lambda _: None)
+            value = decode(data)
         except (ValueError, RecursionError):
             raise self.fail(f"sent a chunk that is no JSON: {data[:120]}", "malformed") from None
         return self.value(value, event)
@@ -83,15 +104,18 @@ class Answer(ABC):
             self.announce(call, events)
         for index, pieces in self._texts.items():
             block = self.blocks[index]
-            block[block["type"]] += "".join(pieces)
+            if block["type"] == "text":
+                block["text"] += "".join(pieces)
+            elif block["type"] == "thinking":
+                block["thinking"] += "".join(pieces)
         for index, call in self._announced.items():
-            self.blocks[index] = dict(finish_call(call, stop == "length"))
+            self.blocks[index] = finish_call(call, stop == "length")
         if stop == "stop" and self._announced:
             stop = "toolUse"
         events.append(Finished(self._message(stop)))
         return events
 
-    def check(self, value: Any, event: str) -> dict[str, Any]:
+    def check(self, value: Wire, event: str) -> WireObject:
         """The chunk as an object. Raises ModelError for an error inside the stream and for anything else."""
         if error_in(value) is not None or (event == "error" and value):
             raise classify(self.endpoint, None, error_in(value) or value, usage=self.spent())
@@ -100,7 +124,7 @@ class Answer(ABC):
         self.chunks += 1
         return value
 
-    def fail(self, text: str, kind: Any) -> ModelError:
+    def fail(self, text: str, kind: ErrorKind) -> ModelError:
         """A ModelError of this endpoint with what the attempt has cost."""
         return self.endpoint.fail(text, kind, usage=self.spent())
 
@@ -109,25 +133,31 @@ class Answer(ABC):
         what = "before its end was announced" if self.chunks else "without an answer"
         return self.fail(f"the stream ended {what}", "truncated")
 
-    def spent(self) -> dict[str, Any] | None:
+    def spent(self) -> Usage | None:
         """Return the usage so far, when it was counted; without its end, what came since is estimated, unpriced."""
         if self.usage is None:
             return None
-        usage = dict(self.usage)
+        usage = self.usage.copy()
         since = estimate_tokens(*("".join(pieces) for pieces in self._texts.values())) - self.usage["output"]
         if since > 0 and not self.finished:
-            counted = {"output": self.usage["output"] + since, "totalTokens": self.usage["totalTokens"] + since}
-            usage |= {**counted, "unpriced": since} if "cost" in usage else counted
+            usage["output"] += since
+            usage["totalTokens"] += since
+            if "cost" in usage:
+                usage["unpriced"] = since
         return usage
 
     # -- blocks ----------------------------------------------------------------------------------------------------
 
-    def start(self, block: dict[str, Any], events: list[StreamEvent]) -> int:
+    def start(self, block: AnswerBlock, events: list[StreamEvent]) -> int:
         """Begin a block; its index."""
-        self.blocks.append(dict(block))
+        self.blocks.append(block.copy())
         index = len(self.blocks) - 1
-        events.append(BlockStart(index, dict(block)))
+        events.append(BlockStart(index, block))
         return index
+
+    def start_text(self, kind: TextKind, events: list[StreamEvent]) -> int:
+        """Begin a text or a thinking block; its index."""
+        return self.start(text_block(kind), events)
 
     def add(self, index: int, text: str, events: list[StreamEvent]) -> None:
         """Append to the text of a text or thinking block; halves of a surrogate pair wait for each other."""
@@ -153,7 +183,7 @@ class Answer(ABC):
         if call.index is not None:
             return
         id = self.calls.settle_id(call)
-        block = {"type": "toolCall", "id": id, "name": replace_surrogates(call.name), "arguments": {}}
+        block: ToolCallBlock = {"type": "toolCall", "id": id, "name": replace_surrogates(call.name), "arguments": {}}
         call.index = self.start(block, events)
         self._announced[call.index] = call
         self.hand_on(call, events)
@@ -188,12 +218,12 @@ class Answer(ABC):
         return message
 
 
-def _ids(messages: list[dict[str, Any]]) -> set[str]:
+def _ids(messages: Sequence[Message]) -> set[str]:
     """The ids of calls in the request: servers that count calls anew each turn repeat them."""
     return {
         str(block["id"])
         for message in messages
-        if message.get("role") == "assistant" and isinstance(message.get("content"), list)
-        for block in message["content"]
-        if block.get("type") == "toolCall" and block.get("id")
+        if message["role"] == "assistant"
+        for block in answer_blocks(message)
+        if block["type"] == "toolCall" and block.get("id")
     }

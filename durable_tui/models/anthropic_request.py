@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict, get_args
 
 from durable_tui.models.history import (
     EMPTY_OUTPUT,
@@ -24,21 +24,146 @@ from durable_tui.models.history import (
     joined,
     parameters_of,
 )
+from durable_tui.models.json_text import as_object
 from durable_tui.models.known_providers import Quirks, Thinking
+from durable_tui.models.messages import ThinkingBlock, ToolDescription, UserBlock
 from durable_tui.models.provider import ModelRequest
 from durable_tui.models.usage import estimate_tokens
+
+if TYPE_CHECKING:
+    from durable_tui.delta import JsonObject
 
 MAX_TOKENS = 8192  # of an answer, when the model's own limit is not known
 LEAST_TOKENS = 1024  # of an answer beside its thinking, and of thinking: a smaller budget is refused
 OPENING = "(the conversation so far)"
 BINDING = "thinking-binding-controls-2026-08-01"
 
-_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+ImageType = Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
+
+_CHOICES: dict[str, ToolChoice] = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
+_IMAGES: tuple[ImageType, ...] = get_args(ImageType)
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
-def build_request(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
+# -- what the protocol takes (https://docs.anthropic.com/en/api/messages) ----------------------------------------------
+
+
+class CacheControl(TypedDict):
+    type: Literal["ephemeral"]
+
+
+class TextParam(TypedDict):
+    type: Literal["text"]
+    text: str
+    cache_control: NotRequired[CacheControl]
+
+
+class ImageSource(TypedDict):
+    type: Literal["base64"]
+    media_type: ImageType
+    data: str
+
+
+class ImageParam(TypedDict):
+    type: Literal["image"]
+    source: ImageSource
+    cache_control: NotRequired[CacheControl]
+
+
+class ThinkingParam(TypedDict):
+    type: Literal["thinking"]
+    thinking: str
+    signature: str
+
+
+class RedactedThinkingParam(TypedDict):
+    type: Literal["redacted_thinking"]
+    data: str
+
+
+class ToolUseParam(TypedDict):
+    type: Literal["tool_use"]
+    id: str
+    name: str
+    input: JsonObject
+
+
+class ToolResultParam(TypedDict):
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | list[TextParam | ImageParam]
+    is_error: NotRequired[bool]
+    cache_control: NotRequired[CacheControl]
+
+
+AnswerParam = TextParam | ThinkingParam | RedactedThinkingParam | ToolUseParam
+UserParam = TextParam | ImageParam | ToolResultParam
+
+
+class UserMessageParam(TypedDict):
+    role: Literal["user"]
+    content: list[UserParam]
+
+
+class AnswerMessageParam(TypedDict):
+    role: Literal["assistant"]
+    content: list[AnswerParam]
+
+
+MessageParam = UserMessageParam | AnswerMessageParam
+
+
+class ToolParam(TypedDict):
+    name: str
+    input_schema: JsonObject
+    description: NotRequired[str]
+    cache_control: NotRequired[CacheControl]
+
+
+class ToolChoice(TypedDict):
+    type: Literal["auto", "any", "none", "tool"]
+    name: NotRequired[str]
+
+
+class BlockBinding(TypedDict):
+    prefix_mismatch_behavior: Literal["drop_block"]
+
+
+class ThinkingConfig(TypedDict):
+    type: Literal["adaptive", "enabled", "disabled", "between_tools"]
+    budget_tokens: NotRequired[int]
+    display: NotRequired[Literal["summarized"]]
+    block_binding: NotRequired[BlockBinding]
+
+
+class OutputConfig(TypedDict):
+    effort: str
+
+
+class Metadata(TypedDict):
+    user_id: str
+
+
+class Body(TypedDict):
+    model: str
+    max_tokens: int
+    stream: bool
+    messages: list[MessageParam]
+    system: NotRequired[list[TextParam]]
+    tools: NotRequired[list[ToolParam]]
+    tool_choice: NotRequired[ToolChoice]
+    thinking: NotRequired[ThinkingConfig]
+    output_config: NotRequired[OutputConfig]
+    temperature: NotRequired[float]
+    top_p: NotRequired[float]
+    stop_sequences: NotRequired[list[str]]
+    metadata: NotRequired[Metadata]
+
+
+# -- the request -------------------------------------------------------------------------------------------------------
+
+
+def build_request(request: ModelRequest, quirks: Quirks) -> Body:
     """The body to POST, streaming.
 
     `request.options` may hold `maxTokens` (int), `temperature`, `topP` (numbers; the first wins, newer models refuse
@@ -50,22 +175,25 @@ def build_request(request: ModelRequest, quirks: Quirks) -> dict[str, Any]:
     limit = options.get("maxTokens") or _limit(request)
     told = _told(request, quirks)
     thinking, echo = _thinking(request, told, limit, turns, quirks)
-    thinks = bool(thinking) and thinking["thinking"]["type"] != "disabled"
-    body: dict[str, Any] = {"model": request.model.model_id, "max_tokens": limit, "stream": True}
+    thinks = thinking is not None and thinking["type"] != "disabled"
+    messages = Messages(echo and quirks.echo_thinking).build(turns)
+    body: Body = {"model": request.model.model_id, "max_tokens": limit, "stream": True, "messages": messages}
     if request.system.strip():
         body["system"] = [{"type": "text", "text": request.system}]
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if choice := options.get("toolChoice"):
-            wire = {"type": _CHOICES[choice]} if choice in _CHOICES else {"type": "tool", "name": choice}
+            wire = _CHOICES.get(choice, {"type": "tool", "name": choice})
             body["tool_choice"] = {"type": "auto"} if thinks and wire["type"] in ("any", "tool") else wire
-    body["messages"] = Messages(echo and quirks.echo_thinking).build(turns)
-    body |= thinking
+    if thinking is not None:
+        body["thinking"] = thinking
+        if thinking["type"] == "adaptive" and (effort := _effort(request, told)):
+            body["output_config"] = {"effort": effort}
     if not thinks and (told is None or told.sampling):
-        for name, key in (("temperature", "temperature"), ("topP", "top_p")):
-            if options.get(name) is not None:
-                body[key] = options[name]
-                break
+        if (temperature := options.get("temperature")) is not None:
+            body["temperature"] = temperature
+        elif (top_p := options.get("topP")) is not None:
+            body["top_p"] = top_p
     if stop := [text for text in options.get("stop") or () if text.strip()]:
         body["stop_sequences"] = stop
     if request.session_id:
@@ -85,35 +213,45 @@ class Messages:
     """Writes turns down as the wire's messages, whose roles alternate. `echo` says whether thinking goes back."""
 
     echo: bool
-    out: list[dict[str, Any]] = field(default_factory=list)
+    out: list[MessageParam] = field(default_factory=list)
 
-    def build(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    def build(self, turns: Sequence[Turn]) -> list[MessageParam]:
         for turn in turns:
             if isinstance(turn, UserTurn):
-                self._add("user", [_part(part) for part in turn.parts])
+                self._user([_part(part) for part in turn.parts])
             else:
-                self._add("assistant", _answer(turn, self.echo))
-                self._add("user", [_result(call) for call in turn.calls])
+                self._answer(_answer(turn, self.echo))
+                self._user([_result(call) for call in turn.calls])
         if self.out and self.out[0]["role"] == "assistant":
             self.out.insert(0, {"role": "user", "content": [{"type": "text", "text": OPENING}]})
         last = self.out[-1] if self.out else None
-        if last is not None and last["role"] == "assistant" and last["content"][-1]["type"] == "text":
-            # What such a message ends in, the model would have to continue: no blanks.
-            last["content"][-1]["text"] = last["content"][-1]["text"].rstrip()
+        if last is not None and last["role"] == "assistant":
+            end = last["content"][-1]
+            if end["type"] == "text":
+                # What such a message ends in, the model would have to continue: no blanks.
+                end["text"] = end["text"].rstrip()
         return self.out
 
-    def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
-        if self.out and self.out[-1]["role"] == role:
-            self.out[-1]["content"] += blocks
+    def _user(self, blocks: Sequence[UserParam]) -> None:
+        last = self.out[-1] if self.out else None
+        if last is not None and last["role"] == "user":
+            last["content"] += blocks
         elif blocks:
-            self.out.append({"role": role, "content": blocks})
+            self.out.append({"role": "user", "content": list(blocks)})
+
+    def _answer(self, blocks: Sequence[AnswerParam]) -> None:
+        last = self.out[-1] if self.out else None
+        if last is not None and last["role"] == "assistant":
+            last["content"] += blocks
+        else:
+            self.out.append({"role": "assistant", "content": list(blocks)})
 
 
-def _answer(turn: AnswerTurn, echo: bool) -> list[dict[str, Any]]:
+def _answer(turn: AnswerTurn, echo: bool) -> list[AnswerParam]:
     """The blocks of an answer in their order. None may be blank, and thinking may not be the last."""
     calls = iter(turn.calls)
-    out: list[dict[str, Any]] = []
-    for block in turn.blocks("text", "thinking", "toolCall"):
+    out: list[AnswerParam] = []
+    for block in turn.blocks:
         if block["type"] == "toolCall":
             call = next(calls)
             out.append({"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments})
@@ -127,39 +265,39 @@ def _answer(turn: AnswerTurn, echo: bool) -> list[dict[str, Any]]:
     return out
 
 
-def _thought(block: dict[str, Any]) -> dict[str, Any] | None:
+def _thought(block: ThinkingBlock) -> ThinkingParam | RedactedThinkingParam | None:
     """A thinking block as it came; None without a signature, or with one whose text was lost."""
     signature = block.get("signature")
     if not signature:
         return None
     text = block.get("thinking", "")
-    omitted = bool((block.get("providerExtra") or {}).get("omitted"))
+    omitted = bool(as_object(block.get("providerExtra")).get("omitted"))
     if block.get("redacted") and not omitted:
         return {"type": "redacted_thinking", "data": signature}
     return {"type": "thinking", "thinking": text, "signature": signature} if text or omitted else None
 
 
-def _result(call: CallTurn) -> dict[str, Any]:
+def _result(call: CallTurn) -> ToolResultParam:
     parts = [_part(part) for part in call.result]
     text = joined(parts)
     content = parts if text is None else text or EMPTY_OUTPUT
-    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": content}
+    result: ToolResultParam = {"type": "tool_result", "tool_use_id": call.id, "content": content}
     if call.is_error and text is not None:  # an error may hold nothing but text
         result["is_error"] = True
     return result
 
 
-def _part(block: dict[str, Any]) -> dict[str, Any]:
+def _part(block: UserBlock) -> TextParam | ImageParam:
     if block["type"] != "image":
-        return dict(block)
-    kind = block.get("mimeType")
-    if kind not in _IMAGES:
-        return {"type": "text", "text": f"(an image of type {kind}, which cannot be sent)"}
+        return {"type": "text", "text": block["text"]}
+    kind = next((kind for kind in _IMAGES if kind == block.get("mimeType")), None)
+    if kind is None:
+        return {"type": "text", "text": f"(an image of type {block.get('mimeType')}, which cannot be sent)"}
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": block["data"]}}
 
 
-def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    wire = {"name": tool["name"], "input_schema": {"type": "object", **parameters_of(tool)}}
+def _tool(tool: ToolDescription) -> ToolParam:
+    wire: ToolParam = {"name": tool["name"], "input_schema": {"type": "object", **parameters_of(tool)}}
     if tool.get("description"):
         wire["description"] = tool["description"]
     return wire
@@ -188,26 +326,29 @@ def _told(request: ModelRequest, quirks: Quirks) -> Thinking | None:
 
 def _thinking(
     request: ModelRequest, told: Thinking | None, limit: int, turns: Sequence[Turn], quirks: Quirks
-) -> tuple[dict[str, Any], bool]:
+) -> tuple[ThinkingConfig | None, bool]:
     """Return the body's part about thinking, and whether earlier thinking goes back: else it would be refused."""
-    level = request.thinking_level
     if told is None:
-        return {}, True
-    if effort := (told.adaptive or {}).get(level):
+        return None, True
+    if _effort(request, told):
         # Newer models keep their thinking to themselves unless asked.
-        thinking: dict[str, Any] = {"type": "adaptive", "display": "summarized"}
+        thinking: ThinkingConfig = {"type": "adaptive", "display": "summarized"}
         if told.bound and quirks.binding:
             # Prompt and tools may change during a session: better without earlier thinking than refused for ever.
             thinking["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
-        return {"thinking": thinking, "output_config": {"effort": effort}}, True
-    if budget := (told.budget or {}).get(level):
+        return thinking, True
+    if budget := (told.budget or {}).get(request.thinking_level):
         budget = min(budget, limit - LEAST_TOKENS)
         if budget >= LEAST_TOKENS and not _unthought(turns, quirks.echo_thinking):
-            return {"thinking": {"type": "enabled", "budget_tokens": budget}}, True
-        return {"thinking": {"type": "disabled"}}, False
-    if told.off in ("disabled", "between_tools"):
-        return {"thinking": {"type": told.off}}, told.off == "between_tools"
-    return {}, told.off is None
+            return {"type": "enabled", "budget_tokens": budget}, True
+        return {"type": "disabled"}, False
+    if told.off == "disabled" or told.off == "between_tools":
+        return {"type": told.off}, told.off == "between_tools"
+    return None, told.off is None
+
+
+def _effort(request: ModelRequest, told: Thinking | None) -> str | None:
+    return (told.adaptive or {}).get(request.thinking_level) if told is not None else None
 
 
 def _unthought(turns: Sequence[Turn], echo: bool) -> bool:
@@ -230,13 +371,13 @@ def _unthought(turns: Sequence[Turn], echo: bool) -> bool:
 # -- the cache ---------------------------------------------------------------------------------------------------------
 
 
-def _mark(body: dict[str, Any]) -> None:
+def _mark(body: Body) -> None:
     """Mark where the server may cut its cache, at most four times.
 
     The order is tools, system, messages. The last two user messages end where this request ends and where the one
     before it ended, so that is found again however many blocks came since.
     """
-    ends = [blocks[-1] for blocks in (body.get("tools"), body.get("system")) if blocks]
+    ends: list[ToolParam | UserParam] = [*body.get("tools", ())[-1:], *body.get("system", ())[-1:]]
     ends += [message["content"][-1] for message in body["messages"] if message["role"] == "user"][-2:]
     for block in ends:
         block["cache_control"] = {"type": "ephemeral"}

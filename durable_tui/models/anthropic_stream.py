@@ -7,18 +7,18 @@ are ignored, those of the server's own tools among them, which are never asked f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.answer import Answer
 from durable_tui.models.call_fragments import Call
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.json_text import as_object, as_text, encode
-from durable_tui.models.messages import StopReason
+from durable_tui.models.json_text import Wire, WireObject, as_list, as_object, as_text, encode
+from durable_tui.models.messages import StopReason, TextKind, ThinkingBlock
 from durable_tui.models.provider import TOO_LONG, Finished, ModelRequest, StreamEvent
 from durable_tui.models.usage import read_anthropic_usage
 
-_KINDS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking"}
+_KINDS: dict[str, TextKind] = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking"}
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Part:
     blank: str = ""
     signature: str = ""
     call: Call | None = None
-    input: Any = None
+    input: Wire = None
 
 
 class AnthropicStream(Answer):
@@ -41,11 +41,11 @@ class AnthropicStream(Answer):
     def __init__(self, request: ModelRequest, endpoint: Endpoint, api: str) -> None:
         super().__init__(request, endpoint, api)
         self._parts: list[_Part] = []
-        self._counts: dict[str, Any] = {}
+        self._counts: WireObject = {}
         self._reason: str | None = None
-        self._details: dict[str, Any] = {}
+        self._details: WireObject = {}
 
-    def value(self, value: Any, event: str = "message") -> list[StreamEvent]:
+    def value(self, value: Wire, event: str = "message") -> list[StreamEvent]:
         chunk = self.check(value, event)
         events: list[StreamEvent] = []
         kind = chunk.get("type") or event
@@ -62,11 +62,10 @@ class AnthropicStream(Answer):
             self.done = True
         return events
 
-    def body(self, value: Any) -> list[StreamEvent]:
+    def body(self, value: Wire) -> list[StreamEvent]:
         message = self.check(value, "message")
         events: list[StreamEvent] = []
-        content = message.get("content")
-        for place, block in enumerate(content if isinstance(content, list) else ()):
+        for place, block in enumerate(as_list(message.get("content"))):
             self._start(place, as_object(block), events)
         self._end(message)
         self._count(message.get("usage"))
@@ -74,7 +73,7 @@ class AnthropicStream(Answer):
         return events
 
     @staticmethod
-    def is_answer(value: Any) -> bool:
+    def is_answer(value: Wire) -> TypeGuard[WireObject]:
         return isinstance(value, dict) and isinstance(value.get("content"), list)
 
     def stop_reason(self) -> StopReason:
@@ -100,19 +99,22 @@ class AnthropicStream(Answer):
                 self.hand_on(call, events)
         events += super().finish()
         for part in self._parts:
-            if part.index is not None and part.signature and part.kind == "thinking":
-                block = self.blocks[part.index]
+            if part.index is None or not part.signature:
+                continue
+            block = self.blocks[part.index]
+            if block["type"] == "thinking":
                 block["signature"] = replace_surrogates(part.signature)
                 if not block["thinking"]:
                     # The text stays with the provider; so it is told from thinking whose text was lost.
-                    block |= {"redacted": True, "providerExtra": {"omitted": True}}
+                    block["redacted"] = True
+                    block["providerExtra"] = {"omitted": True}
         ended = events[-1]
         assert isinstance(ended, Finished)
         order = sorted(self._parts, key=lambda part: part.place)  # a block may have opened late, with its first text
         ended.message["content"] = [self.blocks[part.index] for part in order if part.index is not None]
         return events
 
-    def _start(self, index: Any, block: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _start(self, index: Wire, block: WireObject, events: list[StreamEvent]) -> None:
         part = self._begin(index, str(block.get("type")))
         if part.kind == "text":
             self._text(part, block.get("text"), events)
@@ -121,7 +123,7 @@ class AnthropicStream(Answer):
             self._sign(part, block.get("signature"), events)
         elif part.kind == "redacted_thinking":
             if data := as_text(block.get("data")):
-                hidden = {"type": "thinking", "thinking": "", "signature": data, "redacted": True}
+                hidden: ThinkingBlock = {"type": "thinking", "thinking": "", "signature": data, "redacted": True}
                 part.index = self.start(hidden, events)
         elif part.kind == "tool_use":
             part.call = Call(given_id=as_text(block.get("id")), name=as_text(block.get("name")))
@@ -130,7 +132,7 @@ class AnthropicStream(Answer):
             self.announce(part.call, events)
             part.index = part.call.index
 
-    def _delta(self, index: Any, delta: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _delta(self, index: Wire, delta: WireObject, events: list[StreamEvent]) -> None:
         kind = as_text(delta.get("type"))
         part = self._find(index)
         if part is None:
@@ -149,17 +151,17 @@ class AnthropicStream(Answer):
         else:
             self._text(part, delta.get(part.kind), events)
 
-    def _begin(self, index: Any, kind: str) -> _Part:
+    def _begin(self, index: Wire, kind: str) -> _Part:
         place = index if isinstance(index, int) else max((part.place for part in self._parts), default=-1) + 1
         part = _Part(place, kind)
         self._parts.append(part)
         return part
 
-    def _find(self, index: Any) -> _Part | None:
+    def _find(self, index: Wire) -> _Part | None:
         """The newest block at an index; without one the newest of all."""
         return next((part for part in reversed(self._parts) if index is None or part.place == index), None)
 
-    def _text(self, part: _Part, text: Any, events: list[StreamEvent]) -> None:
+    def _text(self, part: _Part, text: Wire, events: list[StreamEvent]) -> None:
         """Append to a text or to thinking. A text opens with its first visible piece; a blank one never does."""
         if not isinstance(text, str) or not text:
             return
@@ -168,23 +170,23 @@ class AnthropicStream(Answer):
             if part.kind == "text" and not text.strip():
                 part.blank = text
                 return
-            part.index = self.start({"type": part.kind, part.kind: ""}, events)
+            part.index = self.start_text("text" if part.kind == "text" else "thinking", events)
         self.add(part.index, text, events)
 
-    def _sign(self, part: _Part, signature: Any, events: list[StreamEvent]) -> None:
+    def _sign(self, part: _Part, signature: Wire, events: list[StreamEvent]) -> None:
         if not isinstance(signature, str) or not signature:
             return
         if part.index is None:
-            part.index = self.start({"type": "thinking", "thinking": ""}, events)
+            part.index = self.start_text("thinking", events)
         part.signature += signature
 
-    def _end(self, source: dict[str, Any]) -> None:
+    def _end(self, source: WireObject) -> None:
         if reason := as_text(source.get("stop_reason")):
             self._reason = reason
             self._details = as_object(source.get("stop_details"))
             self.finished = True
 
-    def _count(self, raw: Any) -> None:
+    def _count(self, raw: Wire) -> None:
         """Counters grow during a stream; some servers leave them out, or at 0, in one of the two places."""
         for key, value in as_object(raw).items():
             old = self._counts.get(key)

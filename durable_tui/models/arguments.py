@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import NoReturn
 
 from durable_tui.ground.text import replace_surrogates
+from durable_tui.models.json_text import Wire, WireObject
 
 MAX_DEPTH = 100
 RAW_LIMIT = 2000
@@ -17,7 +18,7 @@ CUT = "the answer was cut at the output limit, so the arguments are incomplete; 
 class Arguments:
     """`value` is a JSON object fit to store and send; with `error` it is {} and the call must not run."""
 
-    value: dict[str, Any]
+    value: WireObject
     error: str | None = None
 
 
@@ -31,7 +32,7 @@ def parse_arguments(raw: str) -> Arguments:
             value = _unwrapped(value)
         if not isinstance(value, dict):
             return Arguments({}, f"the arguments must be a JSON object, not {_kind(value)}")
-        return Arguments(_clean(value, 0))
+        return Arguments(_clean_object(value, 0))
     except json.JSONDecodeError as error:
         return Arguments({}, _syntax(raw, error))
     except RecursionError:
@@ -56,11 +57,12 @@ def is_complete_object(raw: str) -> bool:
         return False
 
 
-def _loads(raw: str) -> Any:
-    return json.loads(raw, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer)
+def _loads(raw: str) -> Wire:
+    value: Wire = json.loads(raw, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer)
+    return value
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
@@ -77,7 +79,7 @@ def _integer(text: str) -> int:
     return int(text)
 
 
-def _unwrapped(text: str) -> Any:
+def _unwrapped(text: str) -> WireObject | str:
     try:
         inner = _loads(text)
     except (ValueError, RecursionError):
@@ -85,19 +87,21 @@ def _unwrapped(text: str) -> Any:
     return inner if isinstance(inner, dict) else text
 
 
-def _clean(value: Any, depth: int) -> Any:
+def _clean(value: Wire, depth: int) -> Wire:
     if depth > MAX_DEPTH:
         raise RecursionError
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, list):
         return [_clean(item, depth + 1) for item in value]
-    if isinstance(value, dict):
-        return {replace_surrogates(key): _clean(item, depth + 1) for key, item in value.items()}
-    return value
+    return _clean_object(value, depth) if isinstance(value, dict) else value
 
 
-def _kind(value: Any) -> str:
+def _clean_object(value: WireObject, depth: int) -> WireObject:
+    return {replace_surrogates(key): _clean(item, depth + 1) for key, item in value.items()}
+
+
+def _kind(value: Wire) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -10,12 +10,15 @@ import json
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.arguments import CUT, bounded, is_complete_object, parse_arguments
-from durable_tui.models.json_text import as_text, strict
+from durable_tui.models.json_text import Wire, WireObject, as_object, as_text, strict
 from durable_tui.models.messages import ToolCallBlock
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json
 
 UNNAMED = "unnamed_tool"
 
@@ -30,8 +33,8 @@ class Call:
     raw: str = ""
     index: int | None = None
     pending: str = ""
-    extra: dict[str, Any] = field(default_factory=dict)
-    function_extra: dict[str, Any] = field(default_factory=dict)
+    extra: WireObject = field(default_factory=dict)
+    function_extra: WireObject = field(default_factory=dict)
 
 
 class CallAssembler:
@@ -42,12 +45,11 @@ class CallAssembler:
         self._taken = set(taken)
         self._places: dict[int, list[Call]] = {}
 
-    def add(self, fragment: Any, position: int) -> Call | None:
+    def add(self, fragment: Wire, position: int) -> Call | None:
         """Take in one fragment at `position` of its list; the call it went to, its new text in `pending`."""
         if not isinstance(fragment, dict):
             return None
-        function = fragment.get("function")
-        function = function if isinstance(function, dict) else {}
+        function = as_object(fragment.get("function"))
         given_id = as_text(fragment.get("id"))
         name = as_text(function.get("name"))
         raw = _arguments(function.get("arguments"))
@@ -70,24 +72,22 @@ class CallAssembler:
             call.id = self.unique(call.given_id)
         return call.id
 
-    def unique(self, given: str) -> str:
-        """`given`, or when it is empty or taken a new id; taken from now on."""
-        candidate = given or f"call_{uuid.uuid4().hex[:24]}"
+    def unique(self, id: str) -> str:
+        """`id`, or when it is empty or taken a new one; taken from now on."""
+        candidate = id or f"call_{uuid.uuid4().hex[:24]}"
         number = 2
         while candidate in self._taken:
-            candidate = f"{given}_{number}"
+            candidate = f"{id}_{number}"
             number += 1
         self._taken.add(candidate)
         return candidate
 
-    def _find(self, index: Any, position: int, given_id: str, name: str, raw: str) -> Call:
-        if isinstance(index, str) and index.isascii() and index.isdigit():
-            index = int(index)
-        known = isinstance(index, int) and not isinstance(index, bool)
-        place = self._places.setdefault(index if known else position, [])
+    def _find(self, index: Wire, position: int, given_id: str, name: str, raw: str) -> Call:
+        number = _index(index)
+        place = self._places.setdefault(position if number is None else number, [])
         if given_id:
             same = next((call for call in reversed(place) if call.given_id == given_id), None)
-            if same is None and not known:
+            if same is None and number is None:
                 same = next((call for call in reversed(self.calls) if call.given_id == given_id), None)
             if same is not None and not _restarts(same, name, raw):
                 return same
@@ -99,6 +99,13 @@ class CallAssembler:
         place.append(call)
         self.calls.append(call)
         return call
+
+
+def _index(value: Wire) -> int | None:
+    """A fragment's own index, also one written as text; None when it has none."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _another(current: Call, given_id: str, name: str, raw: str) -> bool:
@@ -128,7 +135,7 @@ def finish_call(call: Call, cut: bool) -> ToolCallBlock:
     }
     parsed = parse_arguments(call.raw)
     error = CUT if cut else parsed.error if call.name else "the call names no tool"
-    extra: dict[str, Any] = {}
+    extra: dict[str, Json] = {}
     if error is None:
         block["arguments"] = parsed.value
     else:
@@ -142,11 +149,12 @@ def finish_call(call: Call, cut: bool) -> ToolCallBlock:
     return block
 
 
-def _arguments(value: Any) -> str:
+def _arguments(value: Wire) -> str:
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(strict(value), ensure_ascii=False)
 
 
-def _unknown(source: dict[str, Any], known: tuple[str, ...]) -> dict[str, Any]:
-    return {key: strict(value) for key, value in source.items() if key not in known and value is not None}
+def _unknown(source: WireObject, protocol: tuple[str, ...]) -> WireObject:
+    """What a server added to the keys of the protocol."""
+    return {key: strict(value) for key, value in source.items() if key not in protocol and value is not None}

@@ -14,14 +14,19 @@ import functools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal, Required, TypedDict
 
-from durable_tui.models.provider import Model, PriceRule
+from durable_tui.models.messages import Part
+from durable_tui.models.provider import Model, PriceRule, Prices
 
-ABILITIES = ("images", "reasoning", "tools")
-PRICES = {"input": "input", "output": "output", "cacheRead": "cache_read", "cacheWrite": "cache_write"}
+PRICES: Mapping[Part, Literal["input", "output", "cache_read", "cache_write"]] = {
+    "input": "input",
+    "output": "output",
+    "cacheRead": "cache_read",
+    "cacheWrite": "cache_write",
+}
 
 # A dated or newest version of a model: as able as the model itself, at a price that may be another.
 _VERSION = re.compile(r"-(?:latest|\d{4}-\d\d-\d\d|\d{8}|\d{4})$")
@@ -38,6 +43,46 @@ _MAKERS = {
 _SAME = frozenset({"exacto", "floor", "nitro", "online", "thinking"})
 
 
+class ListedPrices(TypedDict, total=False):
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+
+class OffPeak(ListedPrices):
+    hours: Required[list[str]]
+
+
+_From = TypedDict("_From", {"from": int})  # a keyword: no class can have a key of this name
+
+
+class Long(ListedPrices, _From):
+    pass
+
+
+class Limits(TypedDict, total=False):
+    context_window: int
+    max_output: int
+    images: bool
+    reasoning: bool
+    tools: bool
+
+
+class CatalogueEntry(Limits, ListedPrices, total=False):
+    """One model of `catalogue.json`, as told above."""
+
+    long: Long
+    off_peak: OffPeak
+    also: list[str]
+
+
+class ModelTable(Limits, total=False):
+    """`[providers.NAME.models.ID]`: the facts of one model as the configuration has them, in the catalogue's units."""
+
+    prices: ListedPrices
+
+
 @dataclass(slots=True, frozen=True)
 class Facts:
     """The facts of one model, as in `Model`; None is unknown."""
@@ -47,7 +92,7 @@ class Facts:
     images: bool | None = None
     reasoning: bool | None = None
     tools: bool | None = None
-    prices: dict[str, float] | None = None
+    prices: Prices | None = None
     other_prices: tuple[PriceRule, ...] = ()
 
     def unpriced(self) -> Facts:
@@ -62,19 +107,31 @@ def described(model: Model, *, priced: bool) -> Model:
         return model
     if not priced:
         facts = facts.unpriced()
-    return replace(model, **{item.name: getattr(facts, item.name) for item in fields(facts)})
+    return replace(
+        model,
+        context_window=facts.context_window,
+        max_output=facts.max_output,
+        images=facts.images,
+        reasoning=facts.reasoning,
+        tools=facts.tools,
+        prices=facts.prices,
+        other_prices=facts.other_prices,
+    )
 
 
-def configured(model: Model, given: Mapping[str, Any]) -> Model:
-    """The model with what the configuration says of it, field by field.
-
-    `given` is `{context_window?, max_output?, images?, reasoning?, tools?, prices?: {input, output, cache_read?,
-    cache_write?}}`, in the catalogue's units. Its prices are those of every request.
-    """
-    changes = {key: given[key] for key in ("context_window", "max_output", *ABILITIES) if key in given}
-    if "prices" in given:
-        changes |= {"prices": _prices(given["prices"]), "other_prices": ()}
-    return replace(model, **changes)
+def configured(model: Model, table: ModelTable) -> Model:
+    """The model with what the configuration says of it, field by field. Its prices are those of every request."""
+    model = replace(
+        model,
+        context_window=table.get("context_window", model.context_window),
+        max_output=table.get("max_output", model.max_output),
+        images=table.get("images", model.images),
+        reasoning=table.get("reasoning", model.reasoning),
+        tools=table.get("tools", model.tools),
+    )
+    if "prices" not in table:
+        return model
+    return replace(model, prices=_prices(table["prices"]), other_prices=())
 
 
 def lookup(provider: str, model_id: str) -> Facts | None:
@@ -95,13 +152,13 @@ def ids(provider: str) -> tuple[str, ...]:
 
 def _listed(provider: str, model_id: str) -> Facts | None:
     models = _table().get(provider, {})
-    given = models.get(model_id)
-    if given is None:
-        given = next((facts for facts in models.values() if model_id in facts.get("also", ())), None)
-    if given is not None:
-        return _facts(given)
-    given = models.get(_VERSION.sub("", model_id))
-    return _facts(given).unpriced() if given is not None else None
+    entry = models.get(model_id)
+    if entry is None:
+        entry = next((other for other in models.values() if model_id in other.get("also", ())), None)
+    if entry is not None:
+        return _facts(entry)
+    entry = models.get(_VERSION.sub("", model_id))
+    return _facts(entry).unpriced() if entry is not None else None
 
 
 def _routed(model_id: str) -> Facts | None:
@@ -109,45 +166,49 @@ def _routed(model_id: str) -> Facts | None:
     if variant and variant not in _SAME:
         return None
     maker, _, rest = name.partition("/")
-    found = _listed("openrouter", name)
-    if found is None and maker in _MAKERS:
-        found = _listed(_MAKERS[maker], rest.replace(".", "-") if maker == "anthropic" else rest)
-    return found.unpriced() if found is not None else None
+    facts = _listed("openrouter", name)
+    if facts is None and maker in _MAKERS:
+        facts = _listed(_MAKERS[maker], rest.replace(".", "-") if maker == "anthropic" else rest)
+    return facts.unpriced() if facts is not None else None
 
 
 @functools.cache
-def _table() -> dict[str, dict[str, dict[str, Any]]]:
+def _table() -> dict[str, dict[str, CatalogueEntry]]:
     """Provider to model id to entry."""
     text = Path(__file__).with_name("catalogue.json").read_text(encoding="utf-8")
-    models: dict[str, dict[str, dict[str, Any]]] = json.loads(text)["models"]
+    models: dict[str, dict[str, CatalogueEntry]] = json.loads(text)["models"]
     return models
 
 
-def _facts(given: Mapping[str, Any]) -> Facts:
+def _facts(entry: CatalogueEntry) -> Facts:
     rules: list[PriceRule] = []
-    if "off_peak" in given:
-        rules.append(PriceRule(_prices(given["off_peak"]) or {}, hours=tuple(map(_hours, given["off_peak"]["hours"]))))
-    if "long" in given:
-        rules.append(PriceRule(_prices(given["long"]) or {}, tokens=given["long"]["from"]))
+    if "off_peak" in entry:
+        rules.append(PriceRule(_prices(entry["off_peak"]) or {}, hours=tuple(map(_hours, entry["off_peak"]["hours"]))))
+    if "long" in entry:
+        rules.append(PriceRule(_prices(entry["long"]) or {}, tokens=entry["long"]["from"]))
     return Facts(
-        given.get("context_window"),
-        given.get("max_output"),
-        given.get("images"),
-        given.get("reasoning"),
-        given.get("tools"),
-        _prices(given),
+        entry.get("context_window"),
+        entry.get("max_output"),
+        entry.get("images"),
+        entry.get("reasoning"),
+        entry.get("tools"),
+        _prices(entry),
         tuple(rules),
     )
 
 
-def _prices(given: Mapping[str, Any]) -> dict[str, float] | None:
-    return {part: float(given[name]) for part, name in PRICES.items() if name in given} or None
+def _prices(listed: ListedPrices) -> Prices | None:
+    prices: Prices = {}
+    for part, name in PRICES.items():
+        if name in listed:
+            prices[part] = float(listed[name])
+    return prices or None
 
 
 def _hours(text: str) -> tuple[int, int, int, int]:
     """ "1-5 10:00-24:00" as first and last day and the minutes of the day from and to."""
-    found = re.fullmatch(r"(\d)-(\d) (\d\d):(\d\d)-(\d\d):(\d\d)", text)
-    if found is None:
+    match = re.fullmatch(r"(\d)-(\d) (\d\d):(\d\d)-(\d\d):(\d\d)", text)
+    if match is None:
         raise ValueError(f"catalogue.json: {text!r} are no hours")
-    first, last, hour, minute, to_hour, to_minute = map(int, found.groups())
+    first, last, hour, minute, to_hour, to_minute = map(int, match.groups())
     return first, last, hour * 60 + minute, to_hour * 60 + to_minute

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeGuard
 
 from durable_tui.models.answer import Answer
 from durable_tui.models.call_fragments import Call
+from durable_tui.models.chat_request import REASONING_FIELDS
 from durable_tui.models.failures import Endpoint
-from durable_tui.models.json_text import strict
-from durable_tui.models.messages import StopReason
+from durable_tui.models.json_text import Wire, WireObject, as_list, as_object, as_objects, as_text, strict
+from durable_tui.models.messages import StopReason, TextKind
 from durable_tui.models.provider import ErrorKind, ModelRequest, StreamEvent
 from durable_tui.models.usage import read_chat_usage
 
@@ -18,7 +19,6 @@ _FAILED: dict[str, tuple[ErrorKind, str]] = {
     "insufficient_system_resource": ("overloaded", "the server ran out of resources during the answer"),
     "malformed_function_call": ("malformed", "the model wrote a tool call that the server could not read"),
 }
-_REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 class ChatStream(Answer):
@@ -26,31 +26,30 @@ class ChatStream(Answer):
 
     def __init__(self, request: ModelRequest, endpoint: Endpoint, api: str) -> None:
         super().__init__(request, endpoint, api)
-        self._open: str | None = None
+        self._open: TextKind | None = None
         self._blank: tuple[str, str] = ("", "")  # kind and text
         self._reason: str | None = None
         self._refused = False
+        self._details: list[WireObject] = []  # of its reasoning, as they go back
 
-    def value(self, value: Any, event: str = "message") -> list[StreamEvent]:
+    def value(self, value: Wire, event: str = "message") -> list[StreamEvent]:
         chunk = self.check(value, event)
-        x_groq = chunk.get("x_groq")
-        for raw in (x_groq.get("usage") if isinstance(x_groq, dict) else None, chunk.get("usage")):
+        for raw in (as_object(chunk.get("x_groq")).get("usage"), chunk.get("usage")):
             self.usage = read_chat_usage(raw, self.request.model) or self.usage
         events: list[StreamEvent] = []
-        choices = chunk.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if isinstance(choice, dict) and choice.get("index") in (None, 0):
+        for choice in as_objects(chunk.get("choices")):
+            if choice.get("index") in (None, 0):
                 self._choice(choice, events)
         return events
 
-    def body(self, value: Any) -> list[StreamEvent]:
+    def body(self, value: Wire) -> list[StreamEvent]:
         if isinstance(value, dict) and isinstance(choices := value.get("choices"), list):
-            turned = [{**choice, "delta": choice.get("message")} for choice in choices if isinstance(choice, dict)]
+            turned: list[Wire] = [{**choice, "delta": choice.get("message")} for choice in as_objects(choices)]
             value = {**value, "choices": turned}
         return self.value(value)
 
     @staticmethod
-    def is_answer(value: Any) -> bool:
+    def is_answer(value: Wire) -> TypeGuard[WireObject]:
         return isinstance(value, dict) and "choices" in value
 
     def stop_reason(self) -> StopReason:
@@ -63,7 +62,7 @@ class ChatStream(Answer):
             raise self.fail("the content filter stopped the answer", "refused")
         return "length" if self._reason in _LENGTH else "stop"
 
-    def _choice(self, choice: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _choice(self, choice: WireObject, events: list[StreamEvent]) -> None:
         delta = choice.get("delta")
         if isinstance(delta, dict):
             self._delta(delta, events)
@@ -72,7 +71,7 @@ class ChatStream(Answer):
             self._reason = reason.lower()
             self.finished = True
 
-    def _delta(self, delta: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _delta(self, delta: WireObject, events: list[StreamEvent]) -> None:
         self._reasoning(delta, events)
         content = delta.get("content")
         if isinstance(content, str):
@@ -87,52 +86,47 @@ class ChatStream(Answer):
         legacy = delta.get("function_call")
         if isinstance(legacy, dict) and not fragments:
             fragments = [{"index": 0, "function": legacy}]
-        for position, fragment in enumerate(fragments if isinstance(fragments, list) else ()):
+        for position, fragment in enumerate(as_list(fragments)):
             call = self.calls.add(fragment, position)
             if call is not None:
                 self._call(call, events)
 
-    def _reasoning(self, delta: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _reasoning(self, delta: WireObject, events: list[StreamEvent]) -> None:
         text = ""
-        for name in _REASONING:
+        for name in REASONING_FIELDS:
             value = delta.get(name)
             if isinstance(value, str):
                 self.extra.setdefault("reasoningField", name)
                 # Some send the same text under two names.
                 text = text or value
-        details = delta.get("reasoning_details")
-        for detail in details if isinstance(details, list) else ():
-            if isinstance(detail, dict):
-                if not text and isinstance(detail.get("text"), str):
-                    text = detail["text"]
-                self._detail(strict(detail))
+        for detail in as_objects(delta.get("reasoning_details")):
+            text = text or as_text(detail.get("text"))
+            self._detail(strict(detail))
         self._text("thinking", text, events)
 
-    def _detail(self, detail: dict[str, Any]) -> None:
+    def _detail(self, detail: WireObject) -> None:
         """Pieces of one reasoning detail are joined; what is sent back is the whole."""
-        details = self.extra.setdefault("reasoningDetails", [])
-        last = details[-1] if details else None
+        last = self._details[-1] if self._details else None
         if last is None or any(last.get(key) != detail.get(key) for key in ("type", "index")):
-            details.append(detail)
+            self._details.append(detail)
+            self.extra["reasoningDetails"] = self._details
             return
         for key, value in detail.items():
-            if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(last.get(key), str):
-                last[key] += value
+            start = last.get(key)
+            if key in ("text", "summary", "data") and isinstance(value, str) and isinstance(start, str):
+                last[key] = start + value
             elif value is not None:
                 last[key] = value
 
-    def _parts(self, parts: list[Any], events: list[StreamEvent]) -> None:
-        for part in parts:
-            if not isinstance(part, dict):
-                continue
-            if isinstance(part.get("text"), str):
-                self._text("text", part["text"], events)
-            elif isinstance(thinking := part.get("thinking"), list):
-                for piece in thinking:
-                    if isinstance(piece, dict) and isinstance(piece.get("text"), str):
-                        self._text("thinking", piece["text"], events)
+    def _parts(self, parts: list[Wire], events: list[StreamEvent]) -> None:
+        for part in as_objects(parts):
+            if isinstance(text := part.get("text"), str):
+                self._text("text", text, events)
+            else:
+                for piece in as_objects(part.get("thinking")):
+                    self._text("thinking", as_text(piece.get("text")), events)
 
-    def _text(self, kind: str, text: str, events: list[StreamEvent]) -> None:
+    def _text(self, kind: TextKind, text: str, events: list[StreamEvent]) -> None:
         if not text:
             return
         if self._open != kind:
@@ -145,7 +139,7 @@ class ChatStream(Answer):
             text = waiting + text
             self._blank = ("", "")
             self._open = kind
-            self.start({"type": kind, kind: ""}, events)
+            self.start_text(kind, events)
         index = len(self.blocks) - 1
         self.add(index, text, events)
         if self._refused and kind == "text":

@@ -14,9 +14,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Any
 
 from durable_tui.ground.text import one_line
+from durable_tui.models.json_text import Wire, WireObject, as_object, as_objects, as_text, decode
+from durable_tui.models.messages import Usage
 from durable_tui.models.provider import TOO_LONG, ErrorKind, ModelError
 from durable_tui.models.redact import redact
 
@@ -138,11 +139,18 @@ class Endpoint:
     base_url: str = ""
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
-    def fail(self, text: str, kind: ErrorKind, **more: Any) -> ModelError:
+    def fail(
+        self,
+        text: str,
+        kind: ErrorKind,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
+    ) -> ModelError:
         """A ModelError whose message starts with the provider's name and holds no secret."""
-        return ModelError(
-            f"{self.name}: {one_line(redact(text, (self.key, *self.secrets)), LONGEST_MESSAGE)}", kind, **more
-        )
+        message = f"{self.name}: {one_line(redact(text, (self.key, *self.secrets)), LONGEST_MESSAGE)}"
+        return ModelError(message, kind, status=status, retry_after=retry_after, usage=usage)
 
 
 @dataclass(slots=True)
@@ -159,7 +167,7 @@ class ErrorBody:
     request_id: str = ""
 
 
-def error_in(value: Any) -> Any | None:
+def error_in(value: Wire) -> WireObject | None:
     """The error inside a JSON value of a stream or a 200 answer, or None when it carries none."""
     if isinstance(value, list):
         return next((error for item in value if (error := error_in(item)) is not None), None)
@@ -172,27 +180,26 @@ def error_in(value: Any) -> Any | None:
     return None
 
 
-def read_error(body: Any) -> ErrorBody:
+def read_error(body: Wire | bytes) -> ErrorBody:
     """Understand `{error: {...}}`, `{error: "..."}`, `[{error}]`, flat bodies, `{detail}`, JSON in strings, HTML, text."""
-    found = ErrorBody()
-    if isinstance(body, bytes):
-        body = body.decode("utf-8", "replace")
-    if isinstance(body, str):
-        found.everything = body
+    said = ErrorBody()
+    value = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+    if isinstance(value, str):
+        said.everything = value
         try:
-            body = json.loads(body)
+            value = decode(value)
         except (ValueError, RecursionError):
-            found.text = _plain(body)
-            return found
+            said.text = _plain(said.everything)
+            return said
     else:
         try:
-            found.everything = json.dumps(body, ensure_ascii=False, default=str)
+            said.everything = json.dumps(value, ensure_ascii=False, default=str)
         except (ValueError, RecursionError):
-            found.everything = ""
-    _collect(body, found, 0)
-    if not found.text:
-        found.text = found.everything if found.everything not in ("{}", "[]", "null", '""') else ""
-    return found
+            said.everything = ""
+    _collect(value, said, 0)
+    if not said.text:
+        said.text = said.everything if said.everything not in ("{}", "[]", "null", '""') else ""
+    return said
 
 
 def _plain(text: str) -> str:
@@ -202,66 +209,64 @@ def _plain(text: str) -> str:
     return text
 
 
-def _collect(value: Any, found: ErrorBody, depth: int) -> None:
+def _collect(value: Wire, said: ErrorBody, depth: int) -> None:
     if depth > 5:
         return
     if isinstance(value, list):
         for item in value[:8]:
-            _collect(item, found, depth + 1)
+            _collect(item, said, depth + 1)
         return
     if isinstance(value, str):
-        found.text = found.text or value
+        said.text = said.text or value
         return
     if not isinstance(value, dict):
         return
     for key in ("code", "type", "status"):
-        _code(value.get(key), found)
+        _code(value.get(key), said)
     if isinstance(request_id := value.get("request_id"), str):
-        found.request_id = found.request_id or request_id
+        said.request_id = said.request_id or request_id
     message = value.get("message")
     error = value.get("error")
     if isinstance(error, (dict, list)):
-        _collect(error, found, depth + 1)
+        _collect(error, said, depth + 1)
     elif isinstance(error, str) and error:
-        found.text = found.text or (f"{error}: {message}" if isinstance(message, str) and message else error)
+        said.text = said.text or (f"{error}: {message}" if isinstance(message, str) and message else error)
     if isinstance(message, str) and message:
-        found.text = found.text or message
+        said.text = said.text or message
     elif isinstance(message, (dict, list)):
-        _collect(message, found, depth + 1)
+        _collect(message, said, depth + 1)
     for key in ("detail", "msg", "reason"):
-        if key in value and not found.text:
-            _collect(value[key], found, depth + 1)
-    metadata = value.get("metadata")
-    if isinstance(metadata, dict):
-        found.flagged = found.flagged or bool(metadata.get("reasons") or metadata.get("flagged_input"))
-        raw = metadata.get("raw")
-        if isinstance(raw, str) and raw and raw not in found.text:
-            found.text = f"{found.text}: {raw}" if found.text else raw
-    details = value.get("details")
-    for detail in details if isinstance(details, list) else ():
-        if isinstance(detail, dict) and isinstance(delay := detail.get("retryDelay"), str):
-            found.retry_after = _seconds(delay.removesuffix("s"))
+        if key in value and not said.text:
+            _collect(value[key], said, depth + 1)
+    metadata = as_object(value.get("metadata"))
+    said.flagged = said.flagged or bool(metadata.get("reasons") or metadata.get("flagged_input"))
+    raw = as_text(metadata.get("raw"))
+    if raw and raw not in said.text:
+        said.text = f"{said.text}: {raw}" if said.text else raw
+    for detail in as_objects(value.get("details")):
+        if isinstance(delay := detail.get("retryDelay"), str):
+            said.retry_after = _seconds(delay.removesuffix("s"))
 
 
-def _code(code: Any, found: ErrorBody) -> None:
+def _code(code: Wire, said: ErrorBody) -> None:
     if isinstance(code, str) and code.isascii() and code.isdigit():
         code = int(code)
     if isinstance(code, bool) or code is None:
         return
     if isinstance(code, int):
         if 400 <= code < 600:
-            found.status = found.status or code
+            said.status = said.status or code
     elif isinstance(code, str):
-        found.codes.append(code.lower())
+        said.codes.append(code.lower())
 
 
 def classify(
     endpoint: Endpoint,
     status: int | None,
-    body: Any,
+    body: Wire | bytes,
     headers: Mapping[str, str] | None = None,
     *,
-    usage: dict[str, Any] | None = None,
+    usage: Usage | None = None,
     unknown: ErrorKind = "server",
 ) -> ModelError:
     """The ModelError for an error answer (`status` >= 300) or, with no status or 200, for an error object in a stream.
@@ -355,14 +360,14 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     exact = _seconds(headers.get("retry-after-ms"))
     if exact is not None:
         return exact / 1000
-    given = headers.get("retry-after")
-    if given is None:
+    wait = headers.get("retry-after")
+    if wait is None:
         return None
-    seconds = _seconds(given)
+    seconds = _seconds(wait)
     if seconds is not None:
         return seconds
     try:
-        date = email.utils.parsedate_to_datetime(given.strip())
+        date = email.utils.parsedate_to_datetime(wait.strip())
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     if date.tzinfo is None:

@@ -9,14 +9,30 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.images import placeholder
-from durable_tui.models.json_text import encode
+from durable_tui.models.json_text import WireObject, as_object, encode
+from durable_tui.models.messages import (
+    AnswerBlock,
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolDescription,
+    ToolResultMessage,
+    UserBlock,
+    UserMessage,
+    answer_blocks,
+)
 from durable_tui.models.provider import Model
+
+if TYPE_CHECKING:
+    from durable_tui.delta import JsonObject
 
 EMPTY_OUTPUT = "(no output)"
 EMPTY_INPUT = "(empty message)"
@@ -30,24 +46,23 @@ IdForm = Literal["plain", "alnum9"]
 class UserTurn:
     """What a user says: text and image blocks, at least one."""
 
-    parts: list[dict[str, Any]]
+    parts: list[UserBlock]
 
 
 @dataclass(slots=True, frozen=True)
 class CallTurn:
     """One call and its result: `block` as stored, `id` and `name` as the server takes them, text and image blocks."""
 
-    block: dict[str, Any]
+    block: ToolCallBlock
     id: str
     name: str
-    result: list[dict[str, Any]]
+    result: list[UserBlock]
     is_error: bool
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> WireObject:
         """The arguments; an object whatever was stored."""
-        arguments = self.block.get("arguments")
-        return arguments if isinstance(arguments, dict) else {}
+        return as_object(self.block.get("arguments"))
 
     @property
     def arguments_text(self) -> str:
@@ -59,19 +74,20 @@ class CallTurn:
 class AnswerTurn:
     """What a model said. `same` is true when this provider said it over this API, `same_model` when this model did too."""
 
-    message: dict[str, Any]
+    message: AssistantMessage
     same: bool
     same_model: bool
     calls: list[CallTurn]
 
-    def blocks(self, *kinds: str) -> list[dict[str, Any]]:
-        """Its blocks of some types, in order."""
-        return blocks_of(self.message, *kinds)
+    @property
+    def blocks(self) -> list[AnswerBlock]:
+        """Its blocks in order."""
+        return answer_blocks(self.message)
 
     @property
     def texts(self) -> list[str]:
         """Its texts that are not blank."""
-        return [block["text"] for block in self.blocks("text") if block.get("text", "").strip()]
+        return [block["text"] for block in self.blocks if block["type"] == "text" and block.get("text", "").strip()]
 
 
 Turn = UserTurn | AnswerTurn
@@ -86,61 +102,61 @@ class History:
     out: list[Turn] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
 
-    def turns(self, messages: list[dict[str, Any]]) -> list[Turn]:
+    def turns(self, messages: Sequence[Message]) -> list[Turn]:
         """All of it. An answer without text and calls is left out."""
         position = 0
         unsent: set[str] = set()
         while position < len(messages):
             message = messages[position]
             position += 1
-            role = message.get("role")
-            if role == "user":
+            if message["role"] == "user":
                 self._user(message)
-            elif role == "toolResult":
+            elif message["role"] == "toolResult":
                 self._orphan(message)
-            elif role == "assistant":
+            elif message["role"] == "assistant":
                 end = next(
-                    (i for i in range(position, len(messages)) if messages[i].get("role") == "assistant"), len(messages)
+                    (i for i in range(position, len(messages)) if messages[i]["role"] == "assistant"), len(messages)
                 )
                 following = messages[position:end]
                 position = end
                 if message.get("stopReason") in UNSENT:
-                    unsent |= {call.get("id", "") for call in blocks_of(message, "toolCall")}
+                    unsent |= {call.get("id", "") for call in _calls(message)}
                     rest = following
                 else:
                     rest = self._answer(message, following)
                 for other in rest:
-                    if other.get("role") == "user":
+                    if other["role"] == "user":
                         self._user(other)
-                    elif other.get("role") == "toolResult" and other.get("toolCallId") not in unsent:
+                    elif other["role"] == "toolResult" and other.get("toolCallId") not in unsent:
                         self._orphan(other)
         return self.out
 
-    def _user(self, message: dict[str, Any]) -> None:
+    def _user(self, message: UserMessage) -> None:
         self.out.append(UserTurn(self.parts(message.get("content", "")) or [{"type": "text", "text": EMPTY_INPUT}]))
 
-    def _answer(self, message: dict[str, Any], following: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _answer(self, message: AssistantMessage, following: Sequence[Message]) -> Sequence[Message]:
         """Append the answer with the results of its calls; the messages of `following` that are left."""
         same = message.get("provider") == self.model.provider and message.get("api", self.model.api) == self.model.api
         rest = list(following)
         calls: list[CallTurn] = []
-        for call in blocks_of(message, "toolCall"):
-            given = call.get("id", "")
-            result = next((m for m in rest if m.get("role") == "toolResult" and m.get("toolCallId") == given), None)
-            content = [{"type": "text", "text": NO_RESULT}]
+        for call in _calls(message):
+            stored_id = call.get("id", "")
+            results = (m for m in rest if m["role"] == "toolResult" and m.get("toolCallId") == stored_id)
+            result = next(results, None)
+            content: list[UserBlock] = [{"type": "text", "text": NO_RESULT}]
             if result is not None:
                 rest = [other for other in rest if other is not result]
                 content = self.parts(result.get("content", []))
             is_error = result is None or bool(result.get("isError"))
-            calls.append(CallTurn(call, self._id(given, same), tool_name(call.get("name", "")), content, is_error))
+            calls.append(CallTurn(call, self._id(stored_id, same), tool_name(call.get("name", "")), content, is_error))
         turn = AnswerTurn(message, same, same and message.get("model") == self.model.model_id, calls)
         if calls or turn.texts:
             self.out.append(turn)
         return rest
 
-    def _orphan(self, message: dict[str, Any]) -> None:
+    def _orphan(self, message: ToolResultMessage) -> None:
         """A result whose call is not in the request: said by the user, as servers refuse it otherwise."""
-        head = {"type": "text", "text": f"(Earlier result of {message.get('toolName') or 'a tool'})"}
+        head: TextBlock = {"type": "text", "text": f"(Earlier result of {message.get('toolName') or 'a tool'})"}
         parts = self.parts(message.get("content", []))
         self.out.append(UserTurn([head, *(parts or [{"type": "text", "text": EMPTY_OUTPUT}])]))
 
@@ -161,38 +177,34 @@ class History:
         self.used.add(wire)
         return wire
 
-    def parts(self, content: Iterable[dict[str, Any]] | str) -> list[dict[str, Any]]:
+    def parts(self, content: Iterable[UserBlock] | str) -> list[UserBlock]:
         """Text and image blocks without blank ones; images that the model cannot see as texts."""
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
-        parts: list[dict[str, Any]] = []
-        for block in content:
-            if block.get("type") == "text" and block.get("text", "").strip():
-                parts.append({"type": "text", "text": block["text"]})
-            elif block.get("type") == "image":
+        parts: list[UserBlock] = []
+        for block in (block for block in content if block.get("type") in ("text", "image")):
+            if block["type"] == "image":
                 if self.model.images is False:
                     parts.append({"type": "text", "text": placeholder(block)})
                 else:
                     parts.append(block)
+            elif block.get("text", "").strip():
+                parts.append({"type": "text", "text": block["text"]})
         return parts
 
 
-def blocks_of(message: dict[str, Any], *kinds: str) -> list[dict[str, Any]]:
-    """The blocks of some types of a message, in order; a content of plain text is one text block."""
-    content = message.get("content", [])
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if "text" in kinds else []
-    return [block for block in content if block.get("type") in kinds]
+def _calls(message: AssistantMessage) -> list[ToolCallBlock]:
+    return [block for block in answer_blocks(message) if block["type"] == "toolCall"]
 
 
-def data_url(block: dict[str, Any]) -> str:
+def data_url(block: ImageBlock) -> str:
     """An image block as a data URL."""
     return f"data:{block['mimeType']};base64,{block['data']}"
 
 
-def joined(parts: list[dict[str, Any]]) -> str | None:
+def joined(parts: Sequence[Mapping[str, object]]) -> str | None:
     """The texts in one when there is nothing but text, else None."""
-    texts = [part["text"] for part in parts if part["type"] == "text"]
+    texts = [str(part["text"]) for part in parts if part["type"] == "text"]
     return "\n".join(texts) if len(texts) == len(parts) else None
 
 
@@ -201,7 +213,7 @@ def tool_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:64] or "unnamed_tool"
 
 
-def parameters_of(tool: dict[str, Any]) -> dict[str, Any]:
+def parameters_of(tool: ToolDescription) -> JsonObject:
     """A tool's JSON schema; an empty object's when it has none."""
     return tool.get("parameters") or {"type": "object", "properties": {}}
 

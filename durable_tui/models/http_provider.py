@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import TYPE_CHECKING, TypedDict
 
 from durable_tui.models.answer import Answer
 from durable_tui.models.failures import Endpoint, classify, error_in
 from durable_tui.models.http import Exchange, Head, HttpSettings, transport_error
-from durable_tui.models.json_text import encode
-from durable_tui.models.known_providers import REFUSALS, Quirks, Refusal
+from durable_tui.models.json_text import Wire, decode, encode
+from durable_tui.models.known_providers import REFUSALS, QuirkChanges, Quirks, Refusal
 from durable_tui.models.probe import is_loopback
 from durable_tui.models.provider import Model, ModelError, ModelRequest, StreamEvent
 from durable_tui.models.sse import SseParser, SseTooLong
@@ -26,6 +25,16 @@ if TYPE_CHECKING:
 _BODY_LIMIT = 32 * 1024 * 1024
 _ERROR_LIMIT = 256 * 1024
 _SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
+
+
+class EndpointOptions(TypedDict, total=False):
+    """The keywords of `HttpProvider`, for those who pass them on."""
+
+    key: str
+    key_env: str | None
+    quirks: Quirks | None
+    headers: Mapping[str, str] | None
+    settings: HttpSettings | None
 
 
 class HttpProvider(ABC):
@@ -45,7 +54,7 @@ class HttpProvider(ABC):
         key: str = "",
         key_env: str | None = None,
         quirks: Quirks | None = None,
-        headers: dict[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         settings: HttpSettings | None = None,
     ) -> None:
         self.name = name
@@ -67,8 +76,8 @@ class HttpProvider(ABC):
         """Return the path to POST to, below the base URL."""
 
     @abstractmethod
-    def build(self, request: ModelRequest) -> dict[str, Any]:
-        """The body to POST."""
+    def build(self, request: ModelRequest) -> Mapping[str, object]:
+        """The body to POST, a JSON object of the protocol."""
 
     @abstractmethod
     def answer(self, request: ModelRequest) -> Answer:
@@ -104,7 +113,7 @@ class HttpProvider(ABC):
 
     def quirks_of(self, model: Model) -> Quirks:
         """The quirks, with what a model's refusals taught."""
-        changes: dict[str, Any] = {}
+        changes: QuirkChanges = {}
         for refusal in self._learned.get(model.model_id, ()):
             changes |= refusal.quirks
         return dataclasses.replace(self._quirks, **changes)
@@ -134,7 +143,7 @@ class HttpProvider(ABC):
             await exchange.close()
 
     async def call(
-        self, method: str, path: str, body: dict[str, Any] | None = None, headers: dict[str, str] | None = None
+        self, method: str, path: str, body: Mapping[str, object] | None = None, headers: dict[str, str] | None = None
     ) -> tuple[Head, bytes]:
         """One exchange without a stream: head and whole body of an answer that is no error. Raises ModelError."""
         exchange = self._exchange(method, path, body, headers or {})
@@ -146,14 +155,14 @@ class HttpProvider(ABC):
             await exchange.close()
         return head, raw
 
-    def parsed(self, body: bytes) -> Any:
+    def parsed(self, body: bytes) -> Wire:
         """The JSON value of a whole body. Raises ModelError."""
         try:
-            return json.loads(body, parse_constant=lambda _: None)
+            return decode(body)
         except (ValueError, RecursionError):
             raise self._endpoint.fail("sent an answer that is no JSON", "malformed") from None
 
-    def understood(self, answer: Answer, value: Any) -> list[StreamEvent]:
+    def understood(self, answer: Answer, value: Wire) -> list[StreamEvent]:
         """The events of a whole answer; what is none, a flat error told with status 200 for one, raises ModelError."""
         if isinstance(value, dict) and not answer.is_answer(value) and error_in(value) is None:
             raise classify(self._endpoint, None, value)
@@ -253,7 +262,7 @@ class HttpProvider(ABC):
             headers[self._quirks.session_header] = request.session_id
         return headers
 
-    def _exchange(self, method: str, path: str, body: dict[str, Any] | None, extra: dict[str, str]) -> Exchange:
+    def _exchange(self, method: str, path: str, body: Mapping[str, object] | None, extra: dict[str, str]) -> Exchange:
         import httpx
 
         headers = {"accept": "text/event-stream, application/json", "accept-encoding": "identity"}

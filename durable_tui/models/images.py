@@ -19,7 +19,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from durable_tui.models.imagebytes import (
     BEGINNING,
@@ -111,7 +111,7 @@ def too_large(size: int) -> ImageRefused:
     return ImageRefused(f"it has {size / 2**20:.0f} MiB; at most {FILE_LIMIT // 2**20} MiB are read as an image")
 
 
-def check_block(block: Mapping[str, Any]) -> str | None:
+def check_block(block: Mapping[str, object]) -> str | None:
     """Return why an image block cannot be sent as it is, None when it can. Nothing is decoded.
 
     A whole image of up to 8000 pixels a side passes, whoever made it; only what `prepare` makes is fit for everyone.
@@ -135,20 +135,21 @@ def check_block(block: Mapping[str, Any]) -> str | None:
     return None
 
 
-def fit(block: Mapping[str, Any]) -> Prepared | None:
+def fit(block: Mapping[str, object]) -> Prepared | None:
     """A block of somebody else's made fit for every provider; None when it is so already. Raises ImageRefused."""
+    encoded = str(block.get("data") or "")
     if check_block(block) is None and block["mimeType"] in (PNG, JPEG):
-        size = dimensions(base64.b64decode(block["data"]))
+        size = dimensions(base64.b64decode(encoded))
         if size is not None and max(size) <= SIDE:
             return None
     try:
-        data = base64.b64decode(_WRAPPING.sub("", str(block.get("data") or "")), validate=True)
+        data = base64.b64decode(_WRAPPING.sub("", encoded), validate=True)
     except ValueError:
         raise ImageRefused("its data is no base64") from None
     return prepared(data)
 
 
-def placeholder(block: Mapping[str, Any]) -> str:
+def placeholder(block: Mapping[str, object]) -> str:
     """Return the words for a model that sees no images in place of one; cheap, and true of any block."""
     kind = block.get("mimeType")
     size = _size_of(block.get("data"))
@@ -156,12 +157,12 @@ def placeholder(block: Mapping[str, Any]) -> str:
     return f"(an image, {' '.join(words)}; this model cannot see images)"
 
 
-def is_image(block: Any) -> bool:
+def is_image(block: object) -> TypeGuard[Mapping[str, object]]:
     """Whether a content block is an image."""
     return isinstance(block, Mapping) and block.get("type") == "image"
 
 
-def _size_of(data: Any) -> tuple[int, int] | None:
+def _size_of(data: object) -> tuple[int, int] | None:
     """The size of an encoded image by its beginning; of a JPEG with much before its header by all of it."""
     if not isinstance(data, str):
         return None
@@ -283,11 +284,10 @@ def _on_white(image: Image) -> Image:
     return flat
 
 
-def _saved(image: Image, form: str, **options: Any) -> bytes:
+def _saved(image: Image, form: str, **options: int) -> bytes:
     out = io.BytesIO()
-    if image.info.get("icc_profile"):
-        options["icc_profile"] = image.info["icc_profile"]
-    image.save(out, form, **options)
+    profile = image.info.get("icc_profile")
+    image.save(out, form, **options, **({"icc_profile": profile} if profile else {}))
     return out.getvalue()
 
 

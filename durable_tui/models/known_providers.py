@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 OPENAI_CHAT = "openai-chat"
 OPENAI_RESPONSES = "openai-responses"
 ANTHROPIC = "anthropic"
 SCRIPTED = "scripted"
 APIS = (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)
+
+Auth = Literal["bearer", "x-api-key", "api-key"]
 
 
 @dataclass(slots=True, frozen=True)
@@ -75,9 +77,9 @@ class Quirks:
     thinking: tuple[Thinking, ...] = (_BUDGET,)
     binding: bool = True
     echo_thinking: bool = True
-    session_field: str | None = None
+    session_field: Literal["prompt_cache_key"] | None = None
     session_header: str | None = None
-    auth: Literal["bearer", "x-api-key", "api-key"] = "bearer"
+    auth: Auth = "bearer"
     read_timeout: float | None = None
 
     def key_header(self, key: str) -> dict[str, str]:
@@ -98,12 +100,25 @@ class Quirks:
         return next((thinking for thinking in self.thinking if re.search(thinking.models, model_id)), None)
 
 
+class QuirkChanges(TypedDict, total=False):
+    """Those fields of `Quirks` that a refusal can change."""
+
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"]
+    stream_usage: bool
+    echo_reasoning: Literal["same", "calls", "never"]
+    effort: tuple[Effort, ...]
+    encrypted_reasoning: bool
+    reasoning_summary: bool
+    binding: bool
+    echo_thinking: bool
+
+
 @dataclass(slots=True, frozen=True)
 class Refusal:
     """A request refused (400) in words that match `wording` is sent again with other quirks; `note` tells what is new."""
 
     wording: str
-    quirks: dict[str, object]
+    quirks: QuirkChanges
     note: str
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from durable_tui.models.known_providers import ANTHROPIC, KNOWN
-from durable_tui.models.probe import Found, is_loopback, listed
+from durable_tui.models.probe import Outcome, is_loopback, listed
 from durable_tui.models.provider import Model, ModelError
 from durable_tui.models.provider_config import ProviderInfo, models_path
 from durable_tui.models.redact import redact
@@ -30,14 +30,14 @@ class Offer:
     asked: bool = True
 
 
-def reason(info: ProviderInfo, found: Found) -> str:
+def reason(info: ProviderInfo, outcome: Outcome) -> str:
     """Return why nothing can be had of a server that was asked, "" when it lists models."""
     url = redact(info.base_url or "")
-    if found.state == "absent":
+    if outcome.state == "absent":
         known = KNOWN.get(info.name)
         start = known.start if known is not None and is_loopback(url) else ""
         return f"no server answers at {url}" + (f"; start it: {start}" if start else "")
-    if found.state == "refused":
+    if outcome.state == "refused":
         key = (
             f"the key in {info.key_env}" if info.key else f"requests without a key; set {info.key_env or 'api_key_env'}"
         )
@@ -48,7 +48,7 @@ def reason(info: ProviderInfo, found: Found) -> str:
         "silent": f"what runs at {url} does not answer in time",
         "loading": f"the server at {url} is still loading its model",
         "foreign": f"what answers at {url} is no model server",
-    }[found.state]
+    }[outcome.state]
 
 
 async def ask_provider(provider: HttpProvider, timeout: float) -> list[str]:

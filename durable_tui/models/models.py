@@ -7,16 +7,18 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from durable_tui.models import catalogue, probe
 from durable_tui.models.known_providers import ANTHROPIC, KEY_VARIABLES, KNOWN, OPENAI_RESPONSES, SCRIPTED
 from durable_tui.models.listing import Offer, ask_provider, reason
 from durable_tui.models.provider import BackgroundProvider, Model, ModelError, ModelRequest, Provider, StreamEvent
-from durable_tui.models.provider_config import Entry, ProviderInfo, configured_entry, known_entry
+from durable_tui.models.provider_config import Entry, ProviderInfo, ProviderTable, configured_entry, known_entry
 
 if TYPE_CHECKING:
+    from durable_tui.delta import JsonObject
     from durable_tui.models.http import HttpSettings
+    from durable_tui.models.http_provider import EndpointOptions
 
 TOUR = "scripted/tour"
 _NOT_READY = ("absent", "silent", "loading")
@@ -31,7 +33,7 @@ class Models:
     def __init__(self, providers: Iterable[Provider] = ()) -> None:
         self._providers: dict[str, Provider] = {provider.name: provider for provider in providers}
         self._entries: dict[str, Entry] = {}
-        self._found: dict[str, probe.Found] = {}  # what servers near by said when last asked
+        self._outcomes: dict[str, probe.Outcome] = {}  # what servers near by said when last asked
         self._windows: dict[str, int] = {}  # and of their models, as PROVIDER/MODEL, ever
         self._http: HttpSettings | None = None
 
@@ -39,16 +41,14 @@ class Models:
     def from_env(
         cls,
         environ: Mapping[str, str] | None = None,
-        config: Mapping[str, Mapping[str, Any]] | None = None,
+        config: Mapping[str, ProviderTable] | None = None,
         home: str | Path | None = None,
         http: HttpSettings | None = None,
     ) -> Models:
         """The known providers with what `environ` (default: the process's) says, and those of `config`.
 
-        `config` is the configuration's `providers` table: `{NAME: {api?, base_url?, api_key_env?, default_model?,
-        headers?, auth?, background?, script?, models?}}`. A known provider's name changes that one. `models` gives facts
-        by model id, which count before those of the catalogue (`catalogue.configured`). A relative `script` is looked
-        for in `home`.
+        `config` is the configuration's `providers` table, by the providers' names. A relative `script` is looked for in
+        `home`.
         """
         environ = os.environ if environ is None else environ
         self = cls()
@@ -56,8 +56,8 @@ class Models:
         for known in KNOWN.values():
             self._entries[known.name] = known_entry(known, environ)
         self._entries[SCRIPTED] = Entry(SCRIPTED, SCRIPTED)
-        for name, given in (config or {}).items():
-            self._entries[name] = configured_entry(name, given, self._entries.get(name), environ, home)
+        for name, table in (config or {}).items():
+            self._entries[name] = configured_entry(name, table, self._entries.get(name), environ, home)
         return self
 
     def resolve(self, name: str) -> Model:
@@ -102,14 +102,14 @@ class Models:
         except ModelError as error:
             return _failing(error)
 
-    def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
+    def poll(self, request: ModelRequest, handle: JsonObject) -> AsyncIterator[StreamEvent]:
         """Ask once for a deferred answer (see BackgroundProvider). Failures raise ModelError when iterated."""
         try:
             return self._background(request.model.provider).poll(request, handle)
         except ModelError as error:
             return _failing(error)
 
-    async def cancel(self, provider: str, handle: dict[str, Any]) -> None:
+    async def cancel(self, provider: str, handle: JsonObject) -> None:
         """End a deferred answer at its provider. Raises ModelError."""
         await self._background(provider).cancel(handle)
 
@@ -142,7 +142,7 @@ class Models:
         if ask:
             self._ask(near)
         for entry in near:
-            for model_id in self._found.get(entry.name, probe.Found("absent")).models:
+            for model_id in self._outcomes.get(entry.name, probe.Outcome("absent")).models:
                 return f"{entry.name}/{model_id}"
         return None
 
@@ -169,7 +169,7 @@ class Models:
         It is asked again only when it was not ready to tell.
         """
         entry = self._entries.get(name.partition("/")[0])
-        if entry is None or self._found.get(entry.name, probe.Found("absent")).state not in _NOT_READY:
+        if entry is None or self._outcomes.get(entry.name, probe.Outcome("absent")).state not in _NOT_READY:
             return
         if entry.near and entry.problem is None:
             threading.Thread(target=self._ask, args=([entry],), name="learn", daemon=True).start()
@@ -188,10 +188,10 @@ class Models:
         return [entry for entry in self._entries.values() if entry.near and entry.problem is None]
 
     def _ask(self, entries: list[Entry]) -> None:
-        found = probe.ask([entry.server for entry in entries])
-        for entry, item in zip(entries, found, strict=True):
-            self._found[entry.name] = item
-            self._windows |= {f"{entry.name}/{model_id}": size for model_id, size in item.models.items() if size}
+        outcomes = probe.ask([entry.server for entry in entries])
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            self._outcomes[entry.name] = outcome
+            self._windows |= {f"{entry.name}/{model_id}": size for model_id, size in outcome.models.items() if size}
 
     def _offer(self, entry: Entry) -> Offer:
         if entry.problem is not None:
@@ -201,12 +201,14 @@ class Models:
             twin = next((other.name for other in others if probe.same_place(other.base_url, entry.base_url)), "")
             if twin:
                 return Offer(entry.info, why=f"the same server as {twin}")
-        found = self._found.get(entry.name) if entry.near else None
+        outcome = self._outcomes.get(entry.name) if entry.near else None
         ids = [*([entry.default_model] if entry.default_model else []), *entry.models]
-        unlisted = bool(ids) and found is not None and found.state in ("empty", "foreign")  # it may chat all the same
-        if found is not None and not unlisted and (why := reason(entry.info, found)):
+        unlisted = (
+            bool(ids) and outcome is not None and outcome.state in ("empty", "foreign")
+        )  # it may chat all the same
+        if outcome is not None and not unlisted and (why := reason(entry.info, outcome)):
             return Offer(entry.info, why=why)
-        ids += found.models if found is not None else ()
+        ids += outcome.models if outcome is not None else ()
         if entry.api == SCRIPTED and entry.script is None:
             from durable_tui.models.scripted import script_names
 
@@ -214,7 +216,7 @@ class Models:
         elif entry.genuine:
             ids += catalogue.ids(entry.name)
         models = tuple(self.resolve(f"{entry.name}/{model_id}") for model_id in dict.fromkeys(ids))
-        return Offer(entry.info, models, asked=found is not None or not entry.near)
+        return Offer(entry.info, models, asked=outcome is not None or not entry.near)
 
     def key_variables(self) -> frozenset[str]:
         """The environment variables that hold keys: those that commands must not see."""
@@ -241,25 +243,25 @@ class Models:
         if settings is None:
             read = entry.quirks.read_timeout
             settings = HttpSettings() if read is None else HttpSettings(read=read)
-        more: dict[str, Any] = {
+        options: EndpointOptions = {
             "key": entry.key,
             "key_env": entry.key_env,
             "quirks": entry.quirks,
-            "headers": dict(entry.headers),
+            "headers": entry.headers,
             "settings": settings,
         }
         base_url = entry.base_url or ""
         if entry.api == ANTHROPIC:
             from durable_tui.models.anthropic_messages import AnthropicProvider
 
-            return AnthropicProvider(entry.name, base_url, **more)
+            return AnthropicProvider(entry.name, base_url, **options)
         if entry.api == OPENAI_RESPONSES:
             from durable_tui.models.openai_responses import ResponsesProvider
 
-            return ResponsesProvider(entry.name, base_url, background=entry.background, **more)
+            return ResponsesProvider(entry.name, base_url, background=entry.background, **options)
         from durable_tui.models.openai_chat import OpenAIChatProvider
 
-        return OpenAIChatProvider(entry.name, base_url, **more)
+        return OpenAIChatProvider(entry.name, base_url, **options)
 
 
 async def _failing(error: ModelError, events: tuple[StreamEvent, ...] = ()) -> AsyncIterator[StreamEvent]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from durable_tui.models.answer import Answer
-from durable_tui.models.chat_request import build_request
+from durable_tui.models.chat_request import Body, build_request
 from durable_tui.models.chat_stream import ChatStream
 from durable_tui.models.http_provider import HttpProvider
 from durable_tui.models.known_providers import OPENAI_CHAT
@@ -20,7 +18,7 @@ class OpenAIChatProvider(HttpProvider):
     def path(self) -> str:
         return "/chat/completions"
 
-    def build(self, request: ModelRequest) -> dict[str, Any]:
+    def build(self, request: ModelRequest) -> Body:
         return build_request(request, self.quirks_of(request.model))
 
     def answer(self, request: ModelRequest) -> Answer:

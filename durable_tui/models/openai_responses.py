@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 from urllib.parse import urlencode
 
 from durable_tui.ground.clock import now_ms
 from durable_tui.models.answer import Answer
 from durable_tui.models.failures import classify, retry_after
-from durable_tui.models.http_provider import HttpProvider
-from durable_tui.models.json_text import as_text
+from durable_tui.models.http_provider import EndpointOptions, HttpProvider
+from durable_tui.models.json_text import WireObject, as_text
 from durable_tui.models.known_providers import OPENAI_RESPONSES
 from durable_tui.models.provider import Deferred, ModelError, ModelRequest, StreamEvent
-from durable_tui.models.responses_request import build_request, included
+from durable_tui.models.responses_request import Body, build_request, included
 from durable_tui.models.responses_stream import ResponsesStream
+
+if TYPE_CHECKING:
+    from durable_tui.delta import JsonObject
 
 _UNFINISHED = ("queued", "in_progress")
 _FIRST_WAIT, _GROWTH, _LONGEST_WAIT = 2.0, 1.5, 15.0  # seconds between polls
@@ -39,14 +42,16 @@ class ResponsesProvider(HttpProvider):
 
     api = OPENAI_RESPONSES
 
-    def __init__(self, name: str, base_url: str, *, background: bool = False, **more: Any) -> None:
-        super().__init__(name, base_url, **more)
+    def __init__(
+        self, name: str, base_url: str, *, background: bool = False, **options: Unpack[EndpointOptions]
+    ) -> None:
+        super().__init__(name, base_url, **options)
         self._background = background
 
     def path(self) -> str:
         return "/responses"
 
-    def build(self, request: ModelRequest) -> dict[str, Any]:
+    def build(self, request: ModelRequest) -> Body:
         return build_request(request, self.quirks_of(request.model), background=self._background)
 
     def answer(self, request: ModelRequest) -> Answer:
@@ -55,7 +60,7 @@ class ResponsesProvider(HttpProvider):
     def attempt(self, request: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         return self._begin(request) if self._background else super().attempt(request)
 
-    async def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
+    async def poll(self, request: ModelRequest, handle: JsonObject) -> AsyncIterator[StreamEvent]:
         """Ask once for an answer made in the background (see BackgroundProvider)."""
         path = self._path_of(handle)
         if include := included(request.model, self.quirks_of(request.model)):
@@ -72,7 +77,7 @@ class ResponsesProvider(HttpProvider):
         for event in self._events(request, value, head.headers, {**handle, "polls": _polls(handle) + 1}):
             yield event
 
-    async def cancel(self, handle: dict[str, Any]) -> None:
+    async def cancel(self, handle: JsonObject) -> None:
         """End an answer. One that the provider does not know or that has ended needs no end. Raises ModelError."""
         try:
             await self.call("POST", f"{self._path_of(handle)}/cancel")
@@ -88,19 +93,19 @@ class ResponsesProvider(HttpProvider):
             headers["idempotency-key"] = request.key
         head, raw = await self.call("POST", self.path(), self.build(request), headers)
         value = self._response(raw)
-        handle = {"responseId": value.get("id"), "createdAt": now_ms(), "polls": 0}
+        handle: WireObject = {"responseId": value.get("id"), "createdAt": now_ms(), "polls": 0}
         for event in self._events(request, value, head.headers, handle):
             yield event
 
-    def _response(self, raw: bytes) -> dict[str, Any]:
+    def _response(self, raw: bytes) -> WireObject:
         """The Response in a body. Raises ModelError for anything else, errors told with status 200 among it."""
         value = self.parsed(raw)
         if ResponsesStream.is_answer(value):
-            return dict(value)
+            return value
         raise classify(self._endpoint, None, value)
 
     def _events(
-        self, request: ModelRequest, value: dict[str, Any], headers: Mapping[str, str], handle: dict[str, Any]
+        self, request: ModelRequest, value: WireObject, headers: Mapping[str, str], handle: JsonObject
     ) -> list[StreamEvent]:
         """Return what follows from a Response: another wait, or the answer's events. Raises ModelError when it failed."""
         if value.get("status") in _UNFINISHED:
@@ -109,7 +114,7 @@ class ResponsesProvider(HttpProvider):
         answer = self.answer(request)
         return [*answer.body(value), *answer.finish()]
 
-    def _path_of(self, handle: dict[str, Any]) -> str:
+    def _path_of(self, handle: JsonObject) -> str:
         """Return the path where an answer is asked for. Raises ModelError for an id that is not fit for a URL."""
         id = as_text(handle.get("responseId"))
         if not _ID.fullmatch(id):
@@ -119,7 +124,7 @@ class ResponsesProvider(HttpProvider):
         return f"{self.path()}/{id}"
 
 
-def _polls(handle: Mapping[str, Any]) -> int:
+def _polls(handle: JsonObject) -> int:
     polls = handle.get("polls")
     return polls if isinstance(polls, int) and polls >= 0 else 0
 

@@ -10,15 +10,16 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
-import json
 import re
 import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
+
+from durable_tui.models.json_text import Wire, WireObject, as_object, as_objects, as_text, decode
 
 CONNECT_TIMEOUT = 0.2
 TIMEOUT = 1.0  # for a whole answer
@@ -38,7 +39,7 @@ class Server:
 
 
 @dataclass(slots=True, frozen=True)
-class Found:
+class Outcome:
     """The outcome of asking. `models` are ids with their context windows in tokens (None when it is not told).
 
     `state`: it lists models; it lists none that chats; nothing accepts connections there; it did not answer in time; it
@@ -49,7 +50,7 @@ class Found:
     models: Mapping[str, int | None] = field(default_factory=dict)
 
 
-def ask(servers: Sequence[Server], timeout: float = TIMEOUT) -> list[Found]:
+def ask(servers: Sequence[Server], timeout: float = TIMEOUT) -> list[Outcome]:
     """Ask all servers for their models, each in a thread of its own. Waits at most `timeout` seconds for all together."""
     asked = [_Asking(server, timeout) for server in servers]
     end = time.monotonic() + timeout
@@ -67,83 +68,82 @@ class _Asking(threading.Thread):
         super().__init__(name="models of a local server", daemon=True)
         self._server = server
         self._timeout = timeout
-        self._found = Found("silent")
+        self._outcome = Outcome("silent")
         self._socket: socket.socket | None = None
         self._over = False
 
     def run(self) -> None:
-        self._found = self._ask()
+        self._outcome = self._ask()
 
-    def end(self) -> Found:
-        found, self._over = self._found, True
+    def end(self) -> Outcome:
+        outcome, self._over = self._outcome, True
         if self.is_alive() and self._socket is not None:
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-        return found
+        return outcome
 
-    def _ask(self) -> Found:
+    def _ask(self) -> Outcome:
         try:
             parts = urlsplit(self._server.url)
             kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
             connection = kind(parts.hostname or "", parts.port, timeout=CONNECT_TIMEOUT)
         except (ValueError, http.client.InvalidURL):
-            return Found("absent")
+            return Outcome("absent")
         try:
             connection.connect()
         except OSError:
-            return Found("absent" if connection.sock is None else "foreign")
+            return Outcome("absent" if connection.sock is None else "foreign")
         try:
             self._socket = connection.sock
             connection.sock.settimeout(self._timeout)
             if self._over:
-                return Found("silent")
+                return Outcome("silent")
             headers = {"accept": "application/json", "user-agent": "durable-tui", **self._server.headers}
             connection.request("GET", parts._replace(scheme="", netloc="").geturl(), headers=headers)
             answer = connection.getresponse()
             return _read(answer.status, answer.read(_LIMIT))
         except TimeoutError:
-            return Found("silent")
+            return Outcome("silent")
         except (OSError, http.client.HTTPException, ValueError):
-            return Found("foreign")
+            return Outcome("foreign")
         finally:
             connection.close()
 
 
-def _read(status: int, body: bytes) -> Found:
+def _read(status: int, body: bytes) -> Outcome:
     if status in (401, 403):
-        return Found("refused")
+        return Outcome("refused")
     try:
-        value = json.loads(body)
+        value = decode(body)
     except (ValueError, RecursionError):
-        return Found("foreign")
+        return Outcome("foreign")
     if status == 503 and isinstance(value, dict) and "error" in value:  # llama.cpp, until its model is there
-        return Found("loading")
+        return Outcome("loading")
     models = listed(value) if status == 200 else None
     if models is None:
-        return Found("foreign")
-    return Found("lists" if models else "empty", models)
+        return Outcome("foreign")
+    return Outcome("lists" if models else "empty", models)
 
 
-def listed(value: Any) -> dict[str, int | None] | None:
-    """The models of a list, as in Found; None for what is no such list."""
-    items = value.get("data") if isinstance(value, dict) else value
-    if items is None and isinstance(value, dict) and value.get("object") == "list":  # Ollama without any model
-        items = []
-    if not isinstance(items, list):
+def listed(value: Wire) -> dict[str, int | None] | None:
+    """The models of a list, as in Outcome; None for what is no such list."""
+    entries = value.get("data") if isinstance(value, dict) else value
+    if entries is None and as_object(value).get("object") == "list":  # Ollama without any model
+        entries = []
+    if not isinstance(entries, list):
         return None
     models: dict[str, int | None] = {}
-    for item in items:
-        name = item.get("id") if isinstance(item, dict) else None
-        if isinstance(name, str) and name.strip() and name.isprintable() and not _NO_CHAT.search(name):
-            models.setdefault(name, _window(item))
+    for entry in as_objects(entries):
+        name = as_text(entry.get("id"))
+        if name.strip() and name.isprintable() and not _NO_CHAT.search(name):
+            models.setdefault(name, _window(entry))
     return models
 
 
-def _window(item: Mapping[str, Any]) -> int | None:
-    meta = item.get("meta")
-    told = [meta.get("n_ctx") if isinstance(meta, dict) else None]
-    told += [item.get(name) for name in ("max_model_len", "context_length", "context_window")]
-    return next((value for value in told if type(value) is int and value > 0), None)
+def _window(entry: WireObject) -> int | None:
+    sizes = [as_object(entry.get("meta")).get("n_ctx")]
+    sizes += [entry.get(name) for name in ("max_model_len", "context_length", "context_window")]
+    return next((size for size in sizes if type(size) is int and size > 0), None)
 
 
 def is_loopback(url: str) -> bool:

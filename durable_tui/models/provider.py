@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, get_args, runtime_checkable
 
-from durable_tui.models.messages import AssistantMessage
+from durable_tui.models.messages import AnswerBlock, AssistantMessage, Message, ToolDescription, Usage
+
+if TYPE_CHECKING:
+    from durable_tui.delta import JsonObject
 
 ThinkingLevel = Literal["off", "minimal", "low", "medium", "high", "xhigh"]
 THINKING_LEVELS: tuple[ThinkingLevel, ...] = get_args(ThinkingLevel)
+
+
+class Prices(TypedDict, total=False):
+    """USD per million tokens, of the parts that have a price."""
+
+    input: float
+    output: float
+    cacheRead: float
+    cacheWrite: float
+
+
+class RequestOptions(TypedDict, total=False):
+    """What an attempt may ask for beside; a provider leaves out what its protocol does not know.
+
+    `toolChoice` is "auto", "none", "required" or a tool's name.
+    """
+
+    maxTokens: int
+    temperature: float
+    topP: float
+    seed: int
+    stop: list[str]
+    toolChoice: str
 
 
 @dataclass(slots=True, frozen=True)
@@ -19,7 +45,7 @@ class PriceRule:
     One of `hours` is the first and last day of the week (Monday is 1) and the minutes of the day from and to, in UTC.
     """
 
-    prices: dict[str, float]
+    prices: Prices
     tokens: int = 0
     hours: tuple[tuple[int, int, int, int], ...] = ()
 
@@ -28,8 +54,8 @@ class PriceRule:
 class Model:
     """A model as chosen: `provider/model_id`, with what is known of it (None = unknown).
 
-    `prices` are USD per million tokens: input, output, cacheRead, cacheWrite; of `other_prices` the last that applies
-    takes their place. `images`, `reasoning` and `tools` say what it can do; None is unknown and treated as able.
+    Of `other_prices` the last that applies takes the place of `prices`. `images`, `reasoning` and `tools` say what it can
+    do; None is unknown and treated as able.
     """
 
     provider: str
@@ -37,7 +63,7 @@ class Model:
     api: str
     context_window: int | None = None
     max_output: int | None = None
-    prices: dict[str, float] | None = None
+    prices: Prices | None = None
     images: bool | None = None
     reasoning: bool | None = None
     tools: bool | None = None
@@ -57,11 +83,11 @@ class ModelRequest:
 
     model: Model
     system: str
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] = field(default_factory=list)
+    messages: Sequence[Message]
+    tools: Sequence[ToolDescription] = field(default_factory=list)
     thinking_level: ThinkingLevel = "off"
     session_id: str = ""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: RequestOptions = field(default_factory=RequestOptions)
     key: str = ""
 
 
@@ -70,7 +96,7 @@ class BlockStart:
     """A content block begins at `index` (0, 1, …): an empty text, thinking or toolCall block, shaped as in spec 17.3."""
 
     index: int
-    block: dict[str, Any]
+    block: AnswerBlock
 
 
 @dataclass(slots=True, frozen=True)
@@ -96,7 +122,7 @@ class Deferred:
     `after` is the wait in seconds before the next poll.
     """
 
-    handle: dict[str, Any]
+    handle: JsonObject
     after: float
 
 
@@ -140,7 +166,7 @@ class ModelError(Exception):
         *,
         status: int | None = None,
         retry_after: float | None = None,
-        usage: dict[str, Any] | None = None,
+        usage: Usage | None = None,
         polled: bool = False,
     ) -> None:
         super().__init__(message)
@@ -178,6 +204,6 @@ class BackgroundProvider(Provider, Protocol):
     the provider and may be repeated; it raises ModelError.
     """
 
-    def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]: ...
+    def poll(self, request: ModelRequest, handle: JsonObject) -> AsyncIterator[StreamEvent]: ...
 
-    async def cancel(self, handle: dict[str, Any]) -> None: ...
+    async def cancel(self, handle: JsonObject) -> None: ...

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from durable_tui.models import probe
+from durable_tui.models.catalogue import ModelTable
 from durable_tui.models.known_providers import (
     ANTHROPIC,
     APIS,
@@ -16,6 +17,7 @@ from durable_tui.models.known_providers import (
     OPENAI_CHAT,
     OPENAI_RESPONSES,
     SCRIPTED,
+    Auth,
     Known,
     Quirks,
 )
@@ -24,6 +26,23 @@ from durable_tui.models.known_providers import (
 def models_path(api: str, base_url: str) -> str:
     """Return the path of a provider's list of models, below its base URL (OpenAI and Anthropic: List Models)."""
     return "/v1/models" if api == ANTHROPIC and not base_url.rstrip("/").endswith("/v1") else "/models"
+
+
+class ProviderTable(TypedDict, total=False):
+    """`[providers.NAME]` of the configuration (spec 20).
+
+    A known provider's name changes that one. `models` gives facts by model id, which count before those of the catalogue.
+    """
+
+    api: str
+    base_url: str
+    api_key_env: str
+    auth: Auth
+    background: bool
+    script: str
+    default_model: str
+    headers: dict[str, str]
+    models: dict[str, ModelTable]
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,7 +81,7 @@ class Entry:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     script: str | None = None
     background: bool = False
-    models: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    models: Mapping[str, ModelTable] = dataclasses.field(default_factory=dict)
 
     @property
     def genuine(self) -> bool:
@@ -120,31 +139,37 @@ def known_entry(known: Known, environ: Mapping[str, str]) -> Entry:
 
 
 def configured_entry(
-    name: str, given: Mapping[str, Any], base: Entry | None, environ: Mapping[str, str], home: str | Path | None
+    name: str, table: ProviderTable, base: Entry | None, environ: Mapping[str, str], home: str | Path | None
 ) -> Entry:
-    """A provider of the configuration, or a known one changed by it; see `Models.from_env` for its keys."""
-    entry = base or Entry(name, OPENAI_CHAT)
-    changes: dict[str, Any] = {"configured": True}
-    for key in ("api", "base_url", "default_model", "headers", "background"):
-        if key in given:
-            changes[key] = given[key]
-    if "base_url" in given and given["base_url"].rstrip("/") != entry.base_url:
+    """A provider of the configuration, or a known one changed by it."""
+    entry = dataclasses.replace(base or Entry(name, OPENAI_CHAT), configured=True, models=table.get("models", {}))
+    base_url, api = entry.base_url, entry.api
+    if "base_url" in table and table["base_url"].rstrip("/") != base_url:
         # A server of one's own asks for a key itself if it wants one.
-        changes["key_needed"] = False
-        if probe.is_near(given["base_url"]):
-            changes.setdefault("default_model", None)
         known = KNOWN.get(name)
-        changes.setdefault("api", (known and known.api_elsewhere) or entry.api)
-    if changes.get("api") == ANTHROPIC != entry.api:
-        changes["quirks"] = KNOWN[ANTHROPIC].quirks
-    if "auth" in given:
-        changes["quirks"] = dataclasses.replace(changes.get("quirks", entry.quirks), auth=given["auth"])
-    if "api_key_env" in given:
-        variable = str(given["api_key_env"])
-        changes |= {"key": environ.get(variable, "").strip(), "key_env": variable, "key_needed": True}
-    if "script" in given:
-        script = Path(given["script"]).expanduser()
-        changes["script"] = str(script if script.is_absolute() or home is None else Path(home) / script)
-        changes["api"] = given.get("api", SCRIPTED)
-    changes["models"] = given.get("models", {})
-    return dataclasses.replace(entry, **changes)
+        entry = dataclasses.replace(
+            entry,
+            api=(known and known.api_elsewhere) or api,
+            default_model=None if probe.is_near(table["base_url"]) else entry.default_model,
+            key_needed=False,
+        )
+    entry = dataclasses.replace(
+        entry,
+        api=table.get("api", entry.api),
+        base_url=table.get("base_url", base_url),
+        default_model=table.get("default_model", entry.default_model),
+        headers=table.get("headers", entry.headers),
+        background=table.get("background", entry.background),
+    )
+    if entry.api == ANTHROPIC != api:
+        entry = dataclasses.replace(entry, quirks=KNOWN[ANTHROPIC].quirks)
+    if "auth" in table:
+        entry = dataclasses.replace(entry, quirks=dataclasses.replace(entry.quirks, auth=table["auth"]))
+    if "api_key_env" in table:
+        variable = str(table["api_key_env"])
+        entry = dataclasses.replace(entry, key=environ.get(variable, "").strip(), key_env=variable, key_needed=True)
+    if "script" in table:
+        script = Path(table["script"]).expanduser()
+        path = script if script.is_absolute() or home is None else Path(home) / script
+        entry = dataclasses.replace(entry, script=str(path), api=table.get("api", SCRIPTED))
+    return entry

@@ -8,27 +8,137 @@ the exception: it goes back to the model it came from just as it came, with its 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Literal, NotRequired, TypeAlias, TypedDict
 
 from durable_tui.models.history import (
     EMPTY_OUTPUT,
     AnswerTurn,
     CallTurn,
     History,
+    Turn,
     UserTurn,
     data_url,
     joined,
     parameters_of,
 )
-from durable_tui.models.json_text import as_objects, as_text
+from durable_tui.models.json_text import WireObject, as_object, as_objects, as_text
 from durable_tui.models.known_providers import Quirks
+from durable_tui.models.messages import TextBlock, ThinkingBlock, ToolDescription, UserBlock
 from durable_tui.models.provider import Model, ModelRequest
+
+if TYPE_CHECKING:
+    from durable_tui.delta import Json, JsonObject
 
 ENCRYPTED = "reasoning.encrypted_content"
 
 
-def build_request(request: ModelRequest, quirks: Quirks, *, background: bool = False) -> dict[str, Any]:
+# -- what the protocol takes (https://platform.openai.com/docs/api-reference/responses/create) -------------------------
+
+
+class InputText(TypedDict):
+    type: Literal["input_text"]
+    text: str
+
+
+class InputImage(TypedDict):
+    type: Literal["input_image"]
+    image_url: str
+    detail: Literal["auto"]
+
+
+InputPart = InputText | InputImage
+
+
+class UserItem(TypedDict):
+    type: Literal["message"]
+    role: Literal["user"]
+    content: list[InputPart]
+
+
+class OutputText(TypedDict):
+    type: Literal["output_text"]
+    text: str
+    annotations: list[JsonObject]
+
+
+class OutputRefusal(TypedDict):
+    type: Literal["refusal"]
+    refusal: str
+
+
+class AnswerItem(TypedDict):
+    type: Literal["message"]
+    role: Literal["assistant"]
+    id: str
+    status: Literal["completed"]
+    content: list[OutputText | OutputRefusal]
+    phase: NotRequired[str]
+
+
+class CallItem(TypedDict):
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ResultItem(TypedDict):
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | list[InputPart]
+
+
+ReasoningItem: TypeAlias = WireObject
+"""As its server gave it, without the keys that have no value."""
+InputItem: TypeAlias = "UserItem | AnswerItem | CallItem | ResultItem | ReasoningItem"
+
+
+class FunctionTool(TypedDict):
+    type: Literal["function"]
+    name: str
+    description: str
+    parameters: JsonObject
+    strict: bool
+
+
+class FunctionChoice(TypedDict):
+    type: Literal["function"]
+    name: str
+
+
+class StreamOptions(TypedDict):
+    include_obfuscation: bool
+
+
+class Reasoning(TypedDict, total=False):
+    effort: str
+    summary: Literal["auto"]
+
+
+class Body(TypedDict):
+    model: str
+    input: list[InputItem]
+    stream: bool
+    store: bool
+    background: NotRequired[bool]
+    stream_options: NotRequired[StreamOptions]
+    instructions: NotRequired[str]
+    include: NotRequired[list[str]]
+    tools: NotRequired[list[FunctionTool]]
+    tool_choice: NotRequired[str | FunctionChoice]
+    max_output_tokens: NotRequired[int]
+    temperature: NotRequired[float]
+    top_p: NotRequired[float]
+    reasoning: NotRequired[Reasoning]
+    prompt_cache_key: NotRequired[str]
+
+
+# -- the request -------------------------------------------------------------------------------------------------------
+
+
+def build_request(request: ModelRequest, quirks: Quirks, *, background: bool = False) -> Body:
     """The body to POST: streaming and stored nowhere, or with `background` stored, so that it can be asked for.
 
     `request.options` may hold `maxTokens` (int), `temperature`, `topP` (numbers) and `toolChoice` ("auto", "none",
@@ -37,8 +147,12 @@ def build_request(request: ModelRequest, quirks: Quirks, *, background: bool = F
     """
     model, options = request.model, request.options
     turns = History(model, quirks.call_ids).turns(request.messages)
-    body: dict[str, Any] = {"model": model.model_id, "input": Items(quirks).build(turns), "stream": not background}
-    body["store"] = background
+    body: Body = {
+        "model": model.model_id,
+        "input": Items(quirks).build(turns),
+        "stream": not background,
+        "store": background,
+    }
     if background:
         body["background"] = True
     elif quirks.stream_usage:
@@ -52,15 +166,19 @@ def build_request(request: ModelRequest, quirks: Quirks, *, background: bool = F
         if choice := options.get("toolChoice"):
             plain = choice in ("auto", "none", "required")
             body["tool_choice"] = choice if plain else {"type": "function", "name": choice}
-    for name, wire in (("maxTokens", "max_output_tokens"), ("temperature", "temperature"), ("topP", "top_p")):
-        if options.get(name) is not None:
-            body[wire] = options[name]
+    if (limit := options.get("maxTokens")) is not None:
+        body["max_output_tokens"] = limit
+    if (temperature := options.get("temperature")) is not None:
+        body["temperature"] = temperature
+    if (top_p := options.get("topP")) is not None:
+        body["top_p"] = top_p
     if reasons(model, quirks):
         effort = quirks.effort_for(model.model_id, request.thinking_level)
-        reasoning = {"effort": effort} if effort else {}
-        summary = {"summary": "auto"} if effort != "none" and quirks.reasoning_summary else {}
-        if reasoning or summary:
-            body["reasoning"] = reasoning | summary
+        reasoning: Reasoning = {"effort": effort} if effort else {}
+        if effort != "none" and quirks.reasoning_summary:
+            reasoning["summary"] = "auto"
+        if reasoning:
+            body["reasoning"] = reasoning
     if quirks.session_field and request.session_id:
         body[quirks.session_field] = request.session_id
     return body
@@ -81,7 +199,7 @@ def included(model: Model, quirks: Quirks) -> list[str]:
     return [ENCRYPTED] if asked else []
 
 
-def sendable(item: Any) -> dict[str, Any] | None:
+def sendable(item: Json) -> ReasoningItem | None:
     """A reasoning item as it may be sent back, or None.
 
     What is not stored must be in the item itself: encrypted, or plain as open models give it. Keys without a value are
@@ -92,10 +210,10 @@ def sendable(item: Any) -> dict[str, Any] | None:
     kept = {key: value for key, value in item.items() if value is not None and value != ""}
     if "encrypted_content" not in kept and not any(part.get("text") for part in as_objects(item.get("content"))):
         return None
-    return {**kept, "summary": as_objects(item.get("summary"))}
+    return {**kept, "summary": [*as_objects(item.get("summary"))]}
 
 
-def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+def _tool(tool: ToolDescription) -> FunctionTool:
     return {
         "type": "function",
         "name": tool["name"],
@@ -110,10 +228,10 @@ class Items:
     """Writes turns down as the wire's items."""
 
     quirks: Quirks
-    out: list[dict[str, Any]] = field(default_factory=list)
+    out: list[InputItem] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)  # ids of reasoning: the same item twice is refused
 
-    def build(self, turns: list[UserTurn | AnswerTurn]) -> list[dict[str, Any]]:
+    def build(self, turns: Sequence[Turn]) -> list[InputItem]:
         for turn in turns:
             if isinstance(turn, UserTurn):
                 content = [_part(part) for part in turn.parts]
@@ -124,56 +242,57 @@ class Items:
 
     def _answer(self, turn: AnswerTurn) -> None:
         calls = iter(turn.calls)
-        reasoning: list[dict[str, Any]] = []  # waits for the item it led to; without that it is refused
-        for block in turn.blocks("thinking", "text", "toolCall"):
+        reasoning: list[ReasoningItem] = []  # waits for the item it led to; without that it is refused
+        for block in turn.blocks:
             if block["type"] == "thinking":
-                item = self._reasoning(block) if turn.same_model else None
-                if item and all(item["id"] != waiting["id"] for waiting in reasoning):
-                    reasoning.append(item)
+                thought = self._reasoning(block) if turn.same_model else None
+                if thought and all(thought["id"] != waiting["id"] for waiting in reasoning):
+                    reasoning.append(thought)
                 continue
             item = _call(next(calls)) if block["type"] == "toolCall" else self._text(block, turn, len(reasoning))
             if item is not None:
                 self.out += [*reasoning, item]
-                self.sent |= {given["id"] for given in reasoning}
+                self.sent |= {as_text(thought["id"]) for thought in reasoning}
             reasoning = []
         self.out += [_result(call) for call in turn.calls]
 
-    def _reasoning(self, block: dict[str, Any]) -> dict[str, Any] | None:
-        item = sendable((block.get("providerExtra") or {}).get("item"))
+    def _reasoning(self, block: ThinkingBlock) -> ReasoningItem | None:
+        item = sendable(as_object(block.get("providerExtra")).get("item"))
         if item is None or item["id"] in self.sent:
             return None
         return None if "encrypted_content" in item and not self.quirks.encrypted_reasoning else item
 
-    def _text(self, block: dict[str, Any], turn: AnswerTurn, before: int) -> dict[str, Any] | None:
+    def _text(self, block: TextBlock, turn: AnswerTurn, before: int) -> AnswerItem | None:
         text = as_text(block.get("text"))
         if not text.strip():
             return None
-        extra = (block.get("providerExtra") or {}) if turn.same else {}
-        content: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
+        extra = as_object(block.get("providerExtra")) if turn.same else {}
+        content: OutputText | OutputRefusal = {"type": "output_text", "text": text, "annotations": []}
         if extra.get("refusal"):
             content = {"type": "refusal", "refusal": text}
-        phase = {"phase": extra["phase"]} if turn.same_model and extra.get("phase") else {}
-        return {
+        item: AnswerItem = {
             "type": "message",
             "role": "assistant",
             "id": f"msg_{len(self.out) + before}",
             "status": "completed",
             "content": [content],
-            **phase,
         }
+        if turn.same_model and (phase := as_text(extra.get("phase"))):
+            item["phase"] = phase
+        return item
 
 
-def _call(call: CallTurn) -> dict[str, Any]:
+def _call(call: CallTurn) -> CallItem:
     return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments_text}
 
 
-def _result(call: CallTurn) -> dict[str, Any]:
+def _result(call: CallTurn) -> ResultItem:
     text = joined(call.result)
     output = [_part(part) for part in call.result] if text is None else text or EMPTY_OUTPUT
     return {"type": "function_call_output", "call_id": call.id, "output": output}
 
 
-def _part(block: dict[str, Any]) -> dict[str, Any]:
+def _part(block: UserBlock) -> InputPart:
     if block["type"] == "image":
         return {"type": "input_image", "image_url": data_url(block), "detail": "auto"}
     return {"type": "input_text", "text": block["text"]}

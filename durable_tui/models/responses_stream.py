@@ -9,14 +9,14 @@ the server's own tools, which are never asked for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeGuard
 
 from durable_tui.ground.text import replace_surrogates
 from durable_tui.models.answer import Answer
 from durable_tui.models.call_fragments import Call
 from durable_tui.models.failures import Endpoint, classify
-from durable_tui.models.json_text import as_object, as_objects, as_text, encode, strict
-from durable_tui.models.messages import StopReason
+from durable_tui.models.json_text import Wire, WireObject, as_object, as_objects, as_text, encode, strict
+from durable_tui.models.messages import AnswerBlock, StopReason, text_block
 from durable_tui.models.provider import ErrorKind, Finished, ModelRequest, StreamEvent
 from durable_tui.models.responses_request import sendable
 from durable_tui.models.usage import read_responses_usage
@@ -50,13 +50,13 @@ class _Item:
     kind: str
     id: str
     call_id: str
-    place: Any = None
+    place: Wire = None
     phase: str = ""
     call: Call | None = None
     parts: list[_Part] = field(default_factory=list)
     begun: int = 0
-    section: Any = None
-    wire: dict[str, Any] | None = None
+    section: tuple[bool, int] | None = None
+    wire: WireObject | None = None
     done: bool = False
 
     def part(self, kind: str, number: int) -> _Part:
@@ -73,6 +73,11 @@ class _Item:
         return [index for index in places if index is not None]
 
 
+def _is_empty(block: AnswerBlock) -> bool:
+    """Whether a block is thinking without words and without anything that goes back."""
+    return block["type"] == "thinking" and block["thinking"] == "" and "providerExtra" not in block
+
+
 class ResponsesStream(Answer):
     """The answer of one Responses request."""
 
@@ -83,7 +88,7 @@ class ResponsesStream(Answer):
         self._status: str | None = None
         self._reason = ""
 
-    def value(self, value: Any, event: str = "message") -> list[StreamEvent]:
+    def value(self, value: Wire, event: str = "message") -> list[StreamEvent]:
         chunk = self.check(value, event)
         kind = as_text(chunk.get("type")) or event
         head, _, end = kind.rpartition(".")
@@ -94,17 +99,16 @@ class ResponsesStream(Answer):
             self._event(kind, chunk, events)
         return events
 
-    def body(self, value: Any) -> list[StreamEvent]:
-        if not self.is_answer(value):
-            value = self.check(value, "message")
+    def body(self, value: Wire) -> list[StreamEvent]:
+        response = value if self.is_answer(value) else self.check(value, "message")
         self.chunks += 1
         events: list[StreamEvent] = []
-        default = "failed" if value.get("error") else "completed"
-        self._end(value, as_text(value.get("status")) or default, events)
+        default = "failed" if response.get("error") else "completed"
+        self._end(response, as_text(response.get("status")) or default, events)
         return events
 
     @staticmethod
-    def is_answer(value: Any) -> bool:
+    def is_answer(value: Wire) -> TypeGuard[WireObject]:
         return isinstance(value, dict) and (value.get("object") == "response" or isinstance(value.get("output"), list))
 
     def stop_reason(self) -> StopReason:
@@ -114,9 +118,9 @@ class ResponsesStream(Answer):
             raise self.fail("the content filter stopped the answer", "refused")
         if self._status == "incomplete":
             return "length"  # for whatever reason: nothing in it is known to be whole
-        limit = self.request.options.get("maxTokens")
+        limit = self.request.options.get("maxTokens") or 0
         # llama.cpp calls an answer completed that was cut at the limit.
-        cut = isinstance(limit, int) and self.usage is not None and self.usage["output"] >= limit > 0
+        cut = self.usage is not None and self.usage["output"] >= limit > 0
         return "length" if cut else "stop"
 
     def finish(self) -> list[StreamEvent]:
@@ -127,18 +131,23 @@ class ResponsesStream(Answer):
                 followed = bool(item.indexes())
             for index in item.indexes():
                 # Reasoning without the item it led to would be refused.
-                extra = {"item": item.wire} if item.wire and followed else {"phase": item.phase} if item.phase else {}
+                extra: WireObject = {}
+                if item.wire and followed:
+                    extra = {"item": item.wire}
+                elif item.phase:
+                    extra = {"phase": item.phase}
                 if extra:
-                    self.blocks[index].setdefault("providerExtra", {}).update(extra)
+                    block = self.blocks[index]
+                    block["providerExtra"] = {**block.get("providerExtra", {}), **extra}
         ended = events[-1]
         assert isinstance(ended, Finished)
         order = [self.blocks[index] for item in self._items for index in item.indexes()]
-        ended.message["content"] = [block for block in order if block.get("thinking") != "" or "providerExtra" in block]
+        ended.message["content"] = [block for block in order if not _is_empty(block)]
         return events
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def _is_new(self, number: Any) -> bool:
+    def _is_new(self, number: Wire) -> bool:
         """Whether an event was not there before: a resumed stream repeats some. Without a number it counts as new."""
         if not isinstance(number, int) or isinstance(number, bool):
             return True
@@ -146,7 +155,7 @@ class ResponsesStream(Answer):
         self._last = max(number, self._last)
         return new
 
-    def _event(self, kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _event(self, kind: str, chunk: WireObject, events: list[StreamEvent]) -> None:
         wire = as_object(chunk.get("item"))
         if kind in _DELTAS:
             self._delta(*_DELTAS[kind], chunk, events)
@@ -170,7 +179,7 @@ class ResponsesStream(Answer):
             item = self._named(wire) or self._find({"output_index": place}, as_text(wire.get("type")), wire)
             self._settle(item or self._begin(wire, place, events), wire, events)
 
-    def _delta(self, kind: str, part_kind: str, chunk: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _delta(self, kind: str, part_kind: str, chunk: WireObject, events: list[StreamEvent]) -> None:
         piece = as_text(chunk.get("delta"))
         item = self._about(chunk, kind)
         number = chunk.get("summary_index", chunk.get("content_index"))
@@ -186,7 +195,7 @@ class ResponsesStream(Answer):
         item.section = section
         self._text(part, piece, events)
 
-    def _end(self, response: dict[str, Any], ended: str, events: list[StreamEvent]) -> None:
+    def _end(self, response: WireObject, ended: str, events: list[StreamEvent]) -> None:
         """The end of the answer. Its own status counts before `ended`, what the event is called."""
         self.usage = read_responses_usage(response.get("usage"), self.request.model) or self.usage
         status = response.get("status") if response.get("status") in _ENDS else ended
@@ -206,7 +215,7 @@ class ResponsesStream(Answer):
 
     # -- items -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, wire: dict[str, Any], place: Any, events: list[StreamEvent], at: int | None = None) -> _Item:
+    def _begin(self, wire: WireObject, place: Wire, events: list[StreamEvent], at: int | None = None) -> _Item:
         """A new item, the last one or before the one `at` a position."""
         id, call_id = as_text(wire.get("id")), as_text(wire.get("call_id"))
         item = _Item(as_text(wire.get("type")), id, call_id, place, as_text(wire.get("phase")))
@@ -218,7 +227,7 @@ class ResponsesStream(Answer):
                 self.announce(item.call, events)
         return item
 
-    def _named(self, wire: dict[str, Any]) -> _Item | None:
+    def _named(self, wire: WireObject) -> _Item | None:
         """The newest item that is called as `wire` is: by its id, or where one of them has none by the call's."""
         id, call_id = as_text(wire.get("id")), as_text(wire.get("call_id"))
         for item in reversed(self._items):
@@ -227,7 +236,7 @@ class ResponsesStream(Answer):
                 return item
         return None
 
-    def _find(self, chunk: dict[str, Any], kind: str, wire: dict[str, Any] | None = None) -> _Item | None:
+    def _find(self, chunk: WireObject, kind: str, wire: WireObject | None = None) -> _Item | None:
         """The item that an event is about. With `wire`, of an item that ended, the oldest one that may be it."""
         name, place = chunk.get("item_id"), chunk.get("output_index")
         items = [item for item in reversed(self._items) if item.kind == kind]
@@ -241,14 +250,14 @@ class ResponsesStream(Answer):
             return next((item for item in items if item.place == place), None)
         return next((item for item in items if not item.done), None)
 
-    def _about(self, chunk: dict[str, Any], kind: str) -> _Item:
+    def _about(self, chunk: WireObject, kind: str) -> _Item:
         """The item that an event is about; one that was never announced begins with it."""
-        found = self._find(chunk, kind)
-        if found is not None:
-            return found
+        item = self._find(chunk, kind)
+        if item is not None:
+            return item
         return self._begin({"type": kind, "id": chunk.get("item_id")}, chunk.get("output_index"), [])
 
-    def _settle(self, item: _Item, wire: dict[str, Any], events: list[StreamEvent]) -> None:
+    def _settle(self, item: _Item, wire: WireObject, events: list[StreamEvent]) -> None:
         """Take an item as its server says it is in the end."""
         item.done = True
         item.phase = item.phase or as_text(wire.get("phase"))
@@ -274,23 +283,23 @@ class ResponsesStream(Answer):
             self._whole(part, _BETWEEN.join(text for text in texts if text), events)
             item.wire = item.wire or (strict(wire) if sendable(wire) else None)
             if item.wire and part.index is None:
-                part.index = self.start({"type": "thinking", "thinking": ""}, events)  # a place for what goes back
+                part.index = self.start_text("thinking", events)  # a place for what goes back
 
-    def _fill(self, output: list[dict[str, Any]], events: list[StreamEvent]) -> None:
+    def _fill(self, output: list[WireObject], events: list[StreamEvent]) -> None:
         """Complete the items by the final answer's. Some servers give them new ids there: then the order tells."""
         left = list(self._items)
-        found: dict[int, _Item] = {}
+        ours: dict[int, _Item] = {}
         for key in ("id", "call_id", ""):
             for number, wire in enumerate(output):
                 name = as_text(wire.get(key))
                 alike = (i for i in left if i.kind == wire.get("type") and (not key or name == getattr(i, key) != ""))
-                item = None if number in found else next(alike, None)
+                item = None if number in ours else next(alike, None)
                 if item is not None:
-                    found[number] = item
+                    ours[number] = item
                     left.remove(item)
         at = 0
         for number, wire in enumerate(output):
-            item = found.get(number) or self._begin(wire, None, events, at)
+            item = ours.get(number) or self._begin(wire, None, events, at)
             at = self._items.index(item) + 1
             self._settle(item, wire, events)
 
@@ -303,8 +312,7 @@ class ResponsesStream(Answer):
             if not piece.strip():
                 part.blank = piece
                 return
-            kind = "thinking" if part.kind == "thinking" else "text"
-            block: dict[str, Any] = {"type": kind, kind: ""}
+            block = text_block("thinking" if part.kind == "thinking" else "text")
             if part.kind == "refusal":
                 block["providerExtra"] = {"refusal": True}
             part.index = self.start(block, events)
@@ -324,9 +332,9 @@ class ResponsesStream(Answer):
             else:
                 self._texts[part.index] = [text]
 
-    def _arguments(self, call: Call, given: Any, events: list[StreamEvent]) -> None:
+    def _arguments(self, call: Call, whole: Wire, events: list[StreamEvent]) -> None:
         """The arguments as far as they are known."""
-        raw = given if isinstance(given, str) else "" if given is None else encode(given).decode("utf-8")
+        raw = whole if isinstance(whole, str) else "" if whole is None else encode(whole).decode("utf-8")
         if raw:
             call.pending = call.pending + raw[len(call.raw) :] if raw.startswith(call.raw) else ""
             call.raw = raw

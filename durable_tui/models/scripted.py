@@ -17,13 +17,21 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, NotRequired, TypeAlias, TypedDict, cast, get_args
 
 from durable_tui.ground.clock import now_ms
 from durable_tui.models.history import UNSENT
-from durable_tui.models.json_text import encode, strict
+from durable_tui.models.json_text import as_object, encode, strict
 from durable_tui.models.known_providers import SCRIPTED
-from durable_tui.models.messages import AssistantMessage
+from durable_tui.models.messages import (
+    AnswerBlock,
+    AssistantMessage,
+    Message,
+    TextKind,
+    ToolCallBlock,
+    ToolDescription,
+    text_block,
+)
 from durable_tui.models.provider import (
     BlockDelta,
     BlockStart,
@@ -36,12 +44,43 @@ from durable_tui.models.provider import (
 )
 from durable_tui.models.usage import estimate_tokens, estimated_usage
 
-Turn = dict[str, Any]
-TurnFunction = Callable[[list[dict[str, Any]], list[dict[str, Any]]], Turn]
-Script = Sequence[Turn] | TurnFunction
+if TYPE_CHECKING:
+    from durable_tui.delta import JsonObject
+
+
+class ScriptedCall(TypedDict):
+    name: str
+    args: NotRequired[JsonObject]
+
+
+class ScriptedError(TypedDict, total=False):
+    message: str
+    kind: ErrorKind
+    status: int
+    retry_after: float
+
+
+class ScriptedDefer(TypedDict, total=False):
+    polls: int
+    after: float
+
+
+class Turn(TypedDict, total=False):
+    """One answer of a script, as told above."""
+
+    text: str
+    thinking: str
+    calls: list[ScriptedCall]
+    delay: float
+    error: str | ScriptedError
+    defer: ScriptedDefer
+
+
+TurnFunction: TypeAlias = Callable[[Sequence[Message], Sequence[ToolDescription]], Turn]
+Script: TypeAlias = Sequence[Turn] | TurnFunction
 
 PAST_THE_END = "The script has no more turns."
-_KEYS = frozenset({"text", "thinking", "calls", "delay", "error", "defer"})
+_KEYS = Turn.__optional_keys__
 _scripts: dict[str, Script] = {}
 
 
@@ -58,7 +97,7 @@ def script_names() -> list[str]:
     return sorted(_scripts)
 
 
-def check_turns(turns: Any) -> list[Turn]:
+def check_turns(turns: object) -> list[Turn]:
     """The turns if they are shaped as above; raises ValueError saying which is not and why."""
     if not isinstance(turns, (list, tuple)):
         raise ValueError("a script is a list of turns")
@@ -82,17 +121,17 @@ def check_turns(turns: Any) -> list[Turn]:
         calls = turn.get("calls", [])
         if not isinstance(calls, list) or not all(_is_call(call) for call in calls):
             raise ValueError(f"turn {number}: calls is a list of {{name, args}}")
-    return list(turns)
+    return [cast(Turn, turn) for turn in turns]
 
 
 _KINDS = frozenset(get_args(ErrorKind))
 
 
-def _is_seconds(value: Any) -> bool:
+def _is_seconds(value: object) -> bool:
     return not isinstance(value, bool) and isinstance(value, (int, float)) and 0 <= value < float("inf")
 
 
-def _is_defer(defer: Any) -> bool:
+def _is_defer(defer: object) -> bool:
     if not isinstance(defer, dict) or not set(defer) <= {"polls", "after"}:
         return False
     return (
@@ -102,17 +141,17 @@ def _is_defer(defer: Any) -> bool:
     )
 
 
-def _is_call(call: Any) -> bool:
+def _is_call(call: object) -> bool:
     return isinstance(call, dict) and isinstance(call.get("name"), str) and isinstance(call.get("args", {}), dict)
 
 
-def turn_number(messages: list[dict[str, Any]]) -> int:
+def turn_number(messages: Sequence[Message]) -> int:
     """Return the number of answers since the last user message."""
     count = 0
     for message in reversed(messages):
-        if message.get("role") == "user":
+        if message["role"] == "user":
             break
-        if message.get("role") == "assistant" and message.get("stopReason") not in UNSENT:
+        if message["role"] == "assistant" and message.get("stopReason") not in UNSENT:
             count += 1
     return count
 
@@ -154,49 +193,54 @@ class ScriptedProvider:
         async for event in self._play(request, turn):
             yield event
 
-    async def poll(self, request: ModelRequest, handle: dict[str, Any]) -> AsyncIterator[StreamEvent]:
+    async def poll(self, request: ModelRequest, handle: JsonObject) -> AsyncIterator[StreamEvent]:
         """The turn that `stream` deferred. The handle counts the questions, so another process may ask on."""
         turn = _turn(self._script(request.model.model_id), request)
-        if handle["polls"] < turn.get("defer", {}).get("polls", 0):
-            yield _deferred(turn, handle["polls"] + 1)
+        polls = handle["polls"]
+        assert isinstance(polls, int)
+        if polls < turn.get("defer", {}).get("polls", 0):
+            yield _deferred(turn, polls + 1)
             return
         async for event in self._play(request, turn):
             yield event
 
-    async def cancel(self, handle: dict[str, Any]) -> None:
+    async def cancel(self, handle: JsonObject) -> None:
         """Nothing is being made anywhere."""
 
     async def _play(self, request: ModelRequest, turn: Turn) -> AsyncIterator[StreamEvent]:
-        blocks: list[dict[str, Any]] = []
-        pieces = [_pieces(turn.get(key, "")) for key in ("thinking", "text")]
+        blocks: list[AnswerBlock] = []
+        pieces: dict[TextKind, list[str]] = {
+            "thinking": _pieces(turn.get("thinking", "")),
+            "text": _pieces(turn.get("text", "")),
+        }
         calls = turn.get("calls", [])
         delay = float(turn.get("delay", 0))
-        pause = delay / max(1, sum(map(len, pieces)) + len(calls))
-        if not (any(pieces) or calls):
+        pause = delay / max(1, sum(map(len, pieces.values())) + len(calls))
+        if not (any(pieces.values()) or calls):
             await asyncio.sleep(delay)
-        for kind, texts in zip(("thinking", "text"), pieces, strict=True):
+        for kind, texts in pieces.items():
             if texts:
-                blocks.append({"type": kind, kind: ""})
-                yield BlockStart(len(blocks) - 1, dict(blocks[-1]))
+                blocks.append(text_block(kind, "".join(texts)))
+                yield BlockStart(len(blocks) - 1, text_block(kind))
             for text in texts:
                 await asyncio.sleep(pause)
-                blocks[-1][kind] += text
                 yield BlockDelta(len(blocks) - 1, text)
         if turn.get("error"):
             raise _error(self.name, turn["error"])
         for position, call in enumerate(calls):
             await asyncio.sleep(pause)
-            block = {"type": "toolCall", "id": _call_id(request, position, call["name"]), "name": call["name"]}
-            arguments = strict(call.get("args", {}))
+            id = _call_id(request, position, call["name"])
+            block: ToolCallBlock = {"type": "toolCall", "id": id, "name": call["name"], "arguments": {}}
+            arguments = as_object(strict(call.get("args", {})))
             blocks.append({**block, "arguments": arguments})
-            yield BlockStart(len(blocks) - 1, {**block, "arguments": {}})
+            yield BlockStart(len(blocks) - 1, block)
             yield BlockDelta(len(blocks) - 1, encode(arguments).decode())
         yield Finished(self._message(request, blocks, bool(calls)))
 
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _message(self, request: ModelRequest, blocks: list[dict[str, Any]], calls: bool) -> AssistantMessage:
+    def _message(self, request: ModelRequest, blocks: list[AnswerBlock], calls: bool) -> AssistantMessage:
         prompt = estimate_tokens(request.system, request.messages, request.tools)
         return {
             "role": "assistant",
@@ -254,17 +298,17 @@ def _pieces(text: str) -> list[str]:
 def _call_id(request: ModelRequest, position: int, name: str) -> str:
     """The same for the same request, so that a repeated attempt makes the same call; else unique in the session."""
     messages = request.messages
-    last = messages[-1] if messages else {}
+    last: Mapping[str, object] = messages[-1] if messages else {}
     text = f"{request.session_id}\n{position}\n{name}\n{json.dumps(last, sort_keys=True, default=str)}"
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
     return f"call_{len(messages)}_{turn_number(messages)}_{position}_{digest}"
 
 
-def _error(name: str, error: str | dict[str, Any]) -> ModelError:
+def _error(name: str, error: str | ScriptedError) -> ModelError:
     if isinstance(error, str):
         error = {"message": error}
-    kind = cast(ErrorKind, error.get("kind", "server"))
     message = f"{name}: {error.get('message', 'the script says that this attempt fails')}"
+    kind = error.get("kind", "server")
     return ModelError(message, kind, status=error.get("status"), retry_after=error.get("retry_after"))
 
 

@@ -50,10 +50,10 @@ class SseParser:
         self._rest += chunk
         events: list[SseEvent] = []
         start = 0
-        while (found := _LINE_END.search(self._rest, max(start, self._scanned))) is not None:
-            line = bytes(self._rest[start : found.start()])
-            start = found.end()
-            if found.group() == b"\r":
+        while (line_end := _LINE_END.search(self._rest, max(start, self._scanned))) is not None:
+            line = bytes(self._rest[start : line_end.start()])
+            start = line_end.end()
+            if line_end.group() == b"\r":
                 if start == len(self._rest):
                     self._skip_lf = True
                 elif self._rest[start] == 0x0A:

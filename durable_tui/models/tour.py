@@ -6,9 +6,14 @@ It decides from the messages alone, so after any death it goes on where it was, 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from durable_tui.models.messages import message_text
+from durable_tui.models.messages import Message, ToolDescription, ToolResultMessage, message_text
+
+if TYPE_CHECKING:
+    from durable_tui.delta import JsonObject
+    from durable_tui.models.scripted import Turn
 
 DEMO_PROMPT = "Read and fix config/dev.json: the port must be a number."
 DEMO_FILE = "config/dev.json"
@@ -27,14 +32,14 @@ _WRONG = re.compile(r'("port"\s*:\s*)"(\d+)"(,?)')
 _RIGHT = re.compile(r'"port"\s*:\s*\d+')
 
 
-def tour(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
+def tour(messages: Sequence[Message], tools: Sequence[ToolDescription]) -> Turn:
     """The next turn of the tour (a script as `scripted` takes it)."""
-    start = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=-1)
+    start = max((i for i, message in enumerate(messages) if message["role"] == "user"), default=-1)
     prompt = message_text(messages[start]) if start >= 0 else ""
     since = messages[start + 1 :]
-    first = not any(message.get("role") == "assistant" for message in messages)
+    first = not any(message["role"] == "assistant" for message in messages)
     offered = {tool["name"] for tool in tools}
-    results = [message for message in since if message.get("role") == "toolResult"]
+    results = [message for message in since if message["role"] == "toolResult"]
     if len(results) > _TURNS:
         return {"text": "That is more steps than my script has; I stop here."}
     if DEMO_FILE in prompt and {"read", "edit"} <= offered:
@@ -42,7 +47,7 @@ def tour(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[st
     return _look_around(results, first, "bash" in offered)
 
 
-def _demo(results: list[dict[str, Any]], first: bool) -> dict[str, Any]:
+def _demo(results: Sequence[ToolResultMessage], first: bool) -> Turn:
     if not results:
         text = f"I will read {DEMO_FILE} first."
         return _read(f"{INTRO}\n\n{text}" if first else text)
@@ -76,7 +81,7 @@ def _demo(results: list[dict[str, Any]], first: bool) -> dict[str, Any]:
     return {"text": f"I find no port in {DEMO_FILE}, so I change nothing."}
 
 
-def _look_around(results: list[dict[str, Any]], first: bool, can_list: bool) -> dict[str, Any]:
+def _look_around(results: Sequence[ToolResultMessage], first: bool, can_list: bool) -> Turn:
     intro = f"{INTRO}\n\n" if first else ""
     if not results:
         if not can_list:
@@ -94,15 +99,15 @@ def _look_around(results: list[dict[str, Any]], first: bool, can_list: bool) -> 
     return {"text": f"{seen}\n\n{HOW_TO}", "delay": 0.4}
 
 
-def _read(text: str) -> dict[str, Any]:
+def _read(text: str) -> Turn:
     return _turn(text, "read", {"path": DEMO_FILE})
 
 
-def _turn(text: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _turn(text: str, name: str, arguments: JsonObject) -> Turn:
     return {"text": text, "calls": [{"name": name, "args": arguments}], "delay": 0.6}
 
 
-def _is_interrupted(result: dict[str, Any]) -> bool:
+def _is_interrupted(result: ToolResultMessage) -> bool:
     return "interrupted" in message_text(result)
 
 

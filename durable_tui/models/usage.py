@@ -6,17 +6,16 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Iterable
 
-from durable_tui.models.json_text import as_object
-from durable_tui.models.messages import PARTS, TOKENS, Cost, Usage, UsageTable, add_usage, empty_usage
-from durable_tui.models.provider import Model
+from durable_tui.models.json_text import Wire, WireObject, as_object
+from durable_tui.models.messages import PARTS, TOKENS, Part, Usage, UsageTable, add_usage, empty_cost, empty_usage
+from durable_tui.models.provider import Model, Prices
 
 IMAGE_TOKENS = 1600  # about what the largest image costs that models look at
 
 
-def read_chat_usage(raw: Any, model: Model) -> Usage | None:
+def read_chat_usage(raw: Wire, model: Model) -> Usage | None:
     """Chat Completions' usage as ours, or None when the frame has none.
 
     Cached tokens are a subset of `prompt_tokens` there and split out here. Tokens that only `total_tokens` counts
@@ -36,7 +35,7 @@ def read_chat_usage(raw: Any, model: Model) -> Usage | None:
     return with_cost(_split(prompt, cached, written, output), model, reported_cost(raw))
 
 
-def read_responses_usage(raw: Any, model: Model) -> Usage | None:
+def read_responses_usage(raw: Wire, model: Model) -> Usage | None:
     """Responses' usage as ours, or None when there is none. Cached and written tokens are a subset of `input_tokens`."""
     if not isinstance(raw, dict) or not ("input_tokens" in raw or "output_tokens" in raw):
         return None
@@ -59,7 +58,7 @@ def _split(prompt: int, cached: int, written: int, output: int) -> Usage:
     }
 
 
-def read_anthropic_usage(raw: Any, model: Model) -> Usage | None:
+def read_anthropic_usage(raw: Wire, model: Model) -> Usage | None:
     """Anthropic's usage as ours, or None when there is none; cached tokens are not among `input_tokens` there."""
     if not isinstance(raw, dict) or not ("input_tokens" in raw or "output_tokens" in raw):
         return None
@@ -74,16 +73,15 @@ def read_anthropic_usage(raw: Any, model: Model) -> Usage | None:
     return with_cost(usage, model, reported_cost(raw))
 
 
-def reported_cost(raw: Mapping[str, Any]) -> float | None:
+def reported_cost(raw: WireObject) -> float | None:
     """Return the cost in USD that a provider's own usage names, or None.
 
     OpenRouter has `cost`, to which comes what one's own key is charged (`is_byok`); xAI has ticks of 10^-10 USD.
     """
     cost = _amount(raw.get("cost"))
     if cost is not None:
-        details = raw.get("cost_details")
-        if raw.get("is_byok") is True and isinstance(details, Mapping):
-            cost += _amount(details.get("upstream_inference_cost")) or 0.0
+        if raw.get("is_byok") is True:
+            cost += _amount(as_object(raw.get("cost_details")).get("upstream_inference_cost")) or 0.0
         return cost
     ticks = _amount(raw.get("cost_in_usd_ticks"))
     return None if ticks is None else ticks / 1e10
@@ -97,21 +95,23 @@ def with_cost(usage: Usage, model: Model, reported: float | None = None, at: flo
     of a kind without a price leave the cost unknown. A price of 0 is a price.
     """
     if reported is not None:
-        usage["cost"] = {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0, "total": reported}
+        usage["cost"] = {**empty_cost(), "total": reported}
         return usage
     prices = _prices(model, usage["input"] + usage["cacheRead"] + usage["cacheWrite"], at)
     if prices is None:
         return usage
-    cached = {**dict.fromkeys(("cacheRead", "cacheWrite"), prices.get("input")), **prices}
-    counts: Mapping[str, Any] = usage
-    parts = {part: _price(counts[part], cached.get(part)) for part in PARTS}
-    known = [part for part in parts.values() if part is not None]
-    if len(known) == len(parts):
-        usage["cost"] = cast(Cost, {**parts, "total": sum(known)})
+    cost = empty_cost()
+    for part in PARTS:
+        paid = _paid(usage[part], _price(prices, part))
+        if paid is None:
+            return usage
+        cost[part] = paid
+    cost["total"] = sum(cost[part] for part in PARTS)
+    usage["cost"] = cost
     return usage
 
 
-def _prices(model: Model, prompt: int, at: float | None) -> dict[str, float] | None:
+def _prices(model: Model, prompt: int, at: float | None) -> Prices | None:
     """The prices of a request with so many tokens of prompt."""
     prices = model.prices
     for rule in model.other_prices:
@@ -126,7 +126,12 @@ def _within(hours: tuple[tuple[int, int, int, int], ...], at: float) -> bool:
     return any(first <= day <= last and start <= minute < end for first, last, start, end in hours)
 
 
-def _price(tokens: int, price: float | None) -> float | None:
+def _price(prices: Prices, part: Part) -> float | None:
+    """The price of a part; cached and written tokens without one of their own cost what others do."""
+    return prices.get(part, prices.get("input") if part in ("cacheRead", "cacheWrite") else None)
+
+
+def _paid(tokens: int, price: float | None) -> float | None:
     return 0.0 if tokens == 0 else None if price is None else tokens * price / 1e6
 
 
@@ -140,7 +145,7 @@ def total_usage(documents: Iterable[UsageTable | None]) -> Usage:
     return total
 
 
-def cost_text(usage: Mapping[str, Any], at_least: str = "≥") -> str:
+def cost_text(usage: Usage, at_least: str = "≥") -> str:
     """The cost for people: `$0.012`, `≥ $0.012` when that of some tokens is not known, `n/a` when of none, else ""."""
     if "cost" not in usage:
         return "n/a" if any(usage.get(key) for key in TOKENS) else ""
@@ -151,20 +156,20 @@ def cost_text(usage: Mapping[str, Any], at_least: str = "≥") -> str:
     return f"{at_least} {text if total >= 0.001 else '$0'}"
 
 
-def tokens_text(usage: Mapping[str, Any]) -> str:
+def tokens_text(usage: Usage) -> str:
     """The tokens for people: `12 300 tokens sent (9 800 cached, 500 newly cached), 85 received`."""
-    sent = sum(usage.get(key, 0) for key in ("input", "cacheRead", "cacheWrite"))
-    words = {"cacheRead": "cached", "cacheWrite": "newly cached"}
-    cached = ", ".join(f"{usage[key]:,} {word}" for key, word in words.items() if usage.get(key))
+    sent = usage.get("input", 0) + usage.get("cacheRead", 0) + usage.get("cacheWrite", 0)
+    words: dict[Part, str] = {"cacheRead": "cached", "cacheWrite": "newly cached"}
+    cached = ", ".join(f"{usage[part]:,} {word}" for part, word in words.items() if usage.get(part))
     text = f"{sent:,} tokens sent{f' ({cached})' if cached else ''}, {usage.get('output', 0):,} received"
     return re.sub(r"(?<=\d),(?=\d)", " ", text)
 
 
-def estimate_tokens(*values: Any) -> int:
+def estimate_tokens(*values: object) -> int:
     """About four characters a token, and IMAGE_TOKENS for an image whatever its data."""
     images = 0
 
-    def told(value: Any) -> Any:
+    def told(value: object) -> object:
         nonlocal images
         if isinstance(value, dict):
             if value.get("type") == "image":
@@ -189,13 +194,13 @@ def estimated_usage(prompt: int, output: int) -> Usage:
     return usage
 
 
-def _amount(value: Any) -> float | None:
+def _amount(value: Wire) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
         return None
     return float(value)
 
 
-def _count(value: Any) -> int:
+def _count(value: Wire) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return 0
     return max(0, int(value))

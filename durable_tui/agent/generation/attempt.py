@@ -20,8 +20,17 @@ from durable_tui.agent.usage import append_answer
 from durable_tui.delta import JsonError, freeze
 from durable_tui.engine.gates import time_gate
 from durable_tui.engine.task_handle import InvocationEnded, TaskHandle
-from durable_tui.models.messages import AssistantMessage, ToolDescription, Usage
-from durable_tui.models.provider import TOO_LONG, Deferred, Finished, Model, ModelError, ModelRequest, StreamEvent
+from durable_tui.models.messages import AssistantMessage, ToolDescription
+from durable_tui.models.provider import (
+    TOO_LONG,
+    Deferred,
+    Finished,
+    Model,
+    ModelError,
+    ModelRequest,
+    RequestOptions,
+    StreamEvent,
+)
 from durable_tui.session import Transaction
 
 if TYPE_CHECKING:
@@ -58,11 +67,11 @@ async def load_attempt(agent: Agent, task: TaskHandle) -> Attempt:
     request = ModelRequest(
         model=model,
         system=context.system(),
-        messages=cast("list[Any]", context.messages()),
-        tools=list[Any](context.tools.values()),
+        messages=context.messages(),
+        tools=list(context.tools.values()),
         thinking_level=checkpoint["thinkingLevel"],
         session_id=session_id,
-        options=dict(checkpoint["streamOptions"]),
+        options=cast(RequestOptions, dict(checkpoint["streamOptions"])),
         key=_key(session_id, task.id, checkpoint),
     )
     return Attempt(model, extensions, request, offered, context.call_ids, context.tokens())
@@ -122,7 +131,7 @@ async def listen(
 def _finished(message: AssistantMessage) -> AssistantMessage:
     if message["stopReason"] in LEFT_OUT:
         text = message.get("errorMessage") or f"the provider ended the answer with {message['stopReason']}"
-        raise ModelError(str(text), "refused", usage=cast("dict[str, Any] | None", message.get("usage")))
+        raise ModelError(str(text), "refused", usage=message.get("usage"))
     return message
 
 
@@ -193,9 +202,7 @@ async def commit_failure(
         if delay > settings.retry_after_cap:
             retry = False
             text = f"{text} (the server asks to wait {round(delay)} s, longer than {round(settings.retry_after_cap)} s)"
-    message: AssistantMessage = freeze(
-        ended_partial(partial.message(), "error", text, cast("Usage | None", error.usage))
-    )
+    message: AssistantMessage = freeze(ended_partial(partial.message(), "error", text, error.usage))
     now = agent.session.now()
     until = now + round(delay * 1000)
 

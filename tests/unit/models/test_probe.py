@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.models.probe import Found, Server, ask, is_loopback, is_near, same_place
+from durable_tui.models.probe import Outcome, Server, ask, is_loopback, is_near, same_place
 from tests.tools.model_server import ModelServer
 from tests.tools.tiny_server import TinyServer, drips, floods, hangs, lists, says, tiny
 
@@ -18,7 +18,7 @@ NOBODY = Server("http://127.0.0.1:9/v1/models")
 PATIENCE = 10.0  # seconds; far beyond the time an answer is waited for
 
 
-def asked(talk: Callable[[TinyServer, socket.socket], None], timeout: float = PATIENCE) -> Found:
+def asked(talk: Callable[[TinyServer, socket.socket], None], timeout: float = PATIENCE) -> Outcome:
     with tiny(talk) as server:
         return ask([Server(f"{server.base_url}/models")], timeout)[0]
 

@@ -297,6 +297,15 @@ def test_the_phase_of_a_message_is_kept() -> None:
         assert message["content"] == [{"type": "text", "text": "x", "providerExtra": {"phase": "commentary"}}]
 
 
+def test_the_beginning_of_a_block_stays_as_it_was_told_whatever_its_item_says_later() -> None:
+    refused = said("No.", kind="refusal")
+    message, events = run(
+        delta("refusal", "No.", "m"), done("message", "m", phase="final", content=refused), END, chat=stream()
+    )
+    assert message["content"][0]["providerExtra"] == {"refusal": True, "phase": "final"}
+    assert isinstance(events[0], BlockStart) and events[0].block["providerExtra"] == {"refusal": True}
+
+
 def test_p23_blank_text_is_no_block() -> None:
     assert (
         read(added("message", "m"), delta(TEXT, " \n", "m"), done("message", "m", content=said(" \n")), END)["content"]
