@@ -55,12 +55,15 @@ class End(TypedDict):
 
 
 class Death(TypedDict):
-    """An opening that did not end in order, as the next one found it. Times in milliseconds.
+    """An opening that left work unfinished: it died, as the next one found it, or its close ended work with an effect.
 
-    `intents` are the tasks whose effect may have happened; of the `queue`, `moreQueued` items are left out.
+    Times in milliseconds. `ended` is absent in rows from before it was kept: all of deaths. The row of a close has the
+    tasks it ended, and `foundBy` is its own epoch until the next opening takes it over. `intents` are the tasks whose
+    effect may have happened; of the `queue`, `moreQueued` items are left out.
     """
 
     epoch: int
+    ended: NotRequired[Literal["died", "closed"]]
     pid: int
     host: str
     openedAt: int
@@ -76,6 +79,6 @@ class Death(TypedDict):
 
 
 class Recovery(TypedDict):
-    """`dt.recovery`: the newest hundred deaths, oldest first."""
+    """`dt.recovery`: the newest hundred rows, oldest first."""
 
     deaths: list[Death]

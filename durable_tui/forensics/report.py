@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from durable_tui.engine.deaths import is_taken_over
+from durable_tui.engine.endings import ending
 from durable_tui.engine.rules import rule_sentence
 from durable_tui.engine.task_record import outcome_detail, outcome_of, phase_of, status_of, waiting_of
 from durable_tui.ground.clock import date_and_time
@@ -15,6 +17,9 @@ from durable_tui.host.reading import PAGE, SESSION_SCOPE, all_entries, document_
 from durable_tui.models.usage import cost_text, tokens_text
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import ConversationRecord, SubmissionRecord, TaskRecord
+
+if TYPE_CHECKING:
+    from durable_tui.engine.shapes import Death
 
 
 @dataclass(slots=True, frozen=True)
@@ -120,11 +125,13 @@ def verdict_line(row: dict[str, Any]) -> str:
 
 
 def death_line(death: dict[str, Any]) -> str:
-    """One death in a line: who, when seen last, found when."""
+    """One death, or close that ended work, in a line: who, how it ended, when seen last, found when."""
+    end = ending(cast("Death", death))
     last = f"#{death['lastSeq']} at {date_and_time(death.get('lastAt'))}" if death.get("lastSeq") else "none"
-    return (
-        f"pid {death['pid']} on {death['host']} died; last commit {last}; found {date_and_time(death.get('foundAt'))}"
+    found = (
+        f"found {date_and_time(death.get('foundAt'))}" if is_taken_over(cast("Death", death)) else "not opened since"
     )
+    return f"pid {death['pid']} on {death['host']} {end.verb} ({end.how}); last commit {last}; {found}"
 
 
 def recovery_lines(recovery: dict[str, Any]) -> Iterable[str]:

@@ -234,7 +234,8 @@ class Harness:
         self._engine.end_all(error)
 
     async def close(self) -> None:
-        """Seal admission, join every invocation, close the store in order (spec 13). Writes no outcomes.
+        """Seal admission, join every invocation, close the store in order (spec 13). Writes no outcomes; work that it
+        ends where an effect may have happened is in the report (spec 15).
 
         Idempotent; a cancelled caller does not leave the store open.
         """
