@@ -1,7 +1,8 @@
 """The launcher: a small parent that owns the terminal's restoration (spec 21).
 
 It starts the screen as its child, in the same foreground group on the same terminal, and waits. However the child
-ends, or is stopped, the terminal is put right and the person told how to continue. Standard library only.
+ends, or is stopped, the terminal is put right and the person told how to continue. How it ended is kept for the next
+opening of a session it had not closed. Standard library only.
 """
 
 from __future__ import annotations
@@ -217,11 +218,13 @@ class _Launcher:
         self._listen()
         killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         self._put_right(dirty=killed != 0 or self._changed())
-        text = terminal.farewell(terminal.parse_status(self.reported), program=self.program)
+        reported = terminal.parse_status(self.reported)
+        text = terminal.farewell(reported, program=self.program)
         if killed and not self.interrupted:
             text = f"durable-tui was killed ({_name(killed)}).\n{text}"
         if text:
             terminal.write_all(_OUT, b"\r" + text.encode(errors="replace"))
+        _tell_next_opening(reported.get("ends", []), status)
         code = 128 + killed if killed else os.WEXITSTATUS(status)
         return 128 + signal.SIGINT if self.interrupted and code == 128 + signal.SIGTERM else code
 
@@ -236,6 +239,22 @@ class _Launcher:
         for fd, blocking in enumerate(self.blocking):
             with contextlib.suppress(OSError):
                 os.set_blocking(fd, blocking)
+
+
+def _tell_next_opening(paths: list[str], status: int) -> None:
+    """Write down how the app ended, for the sessions it had not closed (spec 15)."""
+    if not paths:
+        return
+    from durable_tui.storage.ends import LauncherEnd, write_end
+
+    end: LauncherEnd = {"by": "launcher", "at": time.time_ns() // 1_000_000}
+    if os.WIFSIGNALED(status):
+        end["signal"] = _name(os.WTERMSIG(status))
+    else:
+        end["status"] = os.WEXITSTATUS(status)
+    for path in paths:
+        with contextlib.suppress(OSError):  # the next opening calls it unknown
+            write_end(path, end)
 
 
 def _ignored(signum: int) -> bool:

@@ -182,6 +182,11 @@ class Harness:
         return self._session.state
 
     @property
+    def closed_in_order(self) -> bool:
+        """Whether the session is closed, and its store has the mark of that (spec 15)."""
+        return self._session.closed_in_order
+
+    @property
     def paused_reason(self) -> str | None:
         """Why this session should wait for a person before it goes on; None once scheduling began (spec 6.11)."""
         return None if self._engine.started else self._engine.paused_reason

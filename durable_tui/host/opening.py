@@ -15,6 +15,7 @@ from durable_tui.host.host_errors import HostError, ModelMissing
 from durable_tui.host.paths import Paths, private_folder
 from durable_tui.host.reading import SESSION_SCOPE, document_value
 from durable_tui.host.settings import Config, load_config
+from durable_tui.storage.ends import end_path
 
 if TYPE_CHECKING:
     from durable_tui.agent.extension import Extension, Registry
@@ -97,6 +98,12 @@ class Opened:
     @property
     def short_id(self) -> str:
         return self.id[-SHORT:]
+
+    @property
+    def end_file(self) -> str | None:
+        """Where the launcher is to tell how this opening ended; None once it has ended in order (spec 15)."""
+        files = self.storage.files
+        return end_path(files, self.storage.epoch) if files and not self.harness.closed_in_order else None
 
     async def close(self) -> None:
         """Close everything in order; work goes on at the next opening. Idempotent."""

@@ -60,6 +60,7 @@ class Session(CommittedState):
         self.preparers: list[Preparer] = []
         self.on_state: Callable[[], None] | None = None
         self.sealed = False
+        self.closed_in_order = False
         self.on_rejected: Callable[[StorageRejected], None] | None = None
         self._observers: list[Observer] = []
         self._line = asyncio.Lock()
@@ -131,6 +132,7 @@ class Session(CommittedState):
             self._changed_state()
             if clean:
                 await self.storage.close()
+                self.closed_in_order = True
             else:
                 await self.storage.abandon()
 

@@ -264,6 +264,7 @@ class FakeOpened:
     session: dict[str, Any] = field(default_factory=lambda: {"cwd": "/home/me/src/app"})
     warnings: list[str] = field(default_factory=list)
     closed: int = 0
+    end_file: str | None = None
 
     @property
     def id(self) -> str:
