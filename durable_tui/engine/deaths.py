@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.shapes import Death, FoundTask, QueuedAtDeath
 from durable_tui.engine.task_record import phase_of, status_of
 from durable_tui.session import Session
+from durable_tui.storage.ends import LauncherEnd
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import OwnerRow, TaskRecord
 
@@ -31,14 +32,17 @@ async def died_row(
     dead: OwnerRow,
     finder: OwnerRow,
     queue: Sequence[QueuedAtDeath],
+    end: LauncherEnd | None,
 ) -> Death:
-    """What the opening `finder` writes down about the one that died."""
+    """What the opening `finder` writes down about the one that died; `end` is what its launcher saw."""
     death = await _row(
         session, definitions, "died", dead, await _last_commit(session.storage, dead), session.tasks.values(), queue
     )
     death["foundBy"] = finder.epoch
     boots_are_known = bool(dead.boot_id and finder.boot_id)
-    if boots_are_known and dead.host == finder.host and dead.boot_id != finder.boot_id:
+    if end is not None:
+        death["end"] = end
+    elif boots_are_known and dead.host == finder.host and dead.boot_id != finder.boot_id:
         death["end"] = {"by": "boot"}
     return death
 
@@ -107,6 +111,11 @@ async def _last_commit(storage: Reader, dead: OwnerRow) -> tuple[int, int]:
 def is_taken_over(death: Death) -> bool:
     """Whether an opening after the one that ended has seen the row; a closing one writes it itself."""
     return death.get("ended") != "closed" or death["foundBy"] != death["epoch"]
+
+
+def lacks_end(death: Death, ends: Mapping[int, LauncherEnd]) -> bool:
+    """Whether a launcher has told how this opening died, after the row was written."""
+    return death["epoch"] in ends and "end" not in death and death.get("ended") != "closed"
 
 
 def keep(deaths: list[Death], death: Death) -> None:

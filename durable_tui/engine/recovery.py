@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from durable_tui.engine.deaths import (
     died_row,
     is_taken_over,
     keep,
+    lacks_end,
 )
 from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.flight import KEPT as KEPT_FLIGHTS
@@ -24,6 +26,7 @@ from durable_tui.engine.shapes import Death, FoundTask, Recovery, Verdict
 from durable_tui.engine.task import Decision
 from durable_tui.engine.task_record import changed, checkpoint_of, status_of
 from durable_tui.session import Commit, DocumentDefinition, Session, Transaction
+from durable_tui.storage.ends import Ends, read_ends, remove_ends
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import OwnerRow, StoredDecision, TaskRecord
 
@@ -150,6 +153,9 @@ async def recover(
     Returns how many deaths in a row were found, this one included. Dispatches nothing.
     """
     owners = await session.storage.owners()
+    files = session.storage.files
+    ends = await asyncio.to_thread(read_ends, files) if files is not None else Ends()
+    session.storage.warnings.extend(ends.problems)
     dead = death_before(owners) if session.conversations else None  # else nothing was begun yet
     found = list(session.tasks.values())
     guiltless = set(children_of(session.tasks, session.conversations))
@@ -157,9 +163,10 @@ async def recover(
     if dead is not None:
         busy = sorted({record["conversationId"] for record in found})
         flight = await record_flight(session, recorded, busy, dead.epoch)
-        death = await died_row(session, definitions, dead, owners[-1], await describe_queue(busy))
+        queue = await describe_queue(busy)
+        death = await died_row(session, definitions, dead, owners[-1], queue, ends.by_epoch.get(dead.epoch))
     async with session.commit() as tx:
-        await _write_report(session, tx, death, finder=owners[-1].epoch)
+        await _write_report(session, tx, death, ends, finder=owners[-1].epoch)
         if death is not None:
             for record in found:
                 report.found(record["id"], status_of(record))
@@ -170,13 +177,15 @@ async def recover(
         for record in found:
             at_fault = record["id"] not in guiltless
             await _requeue(report, tx, record, died=death is not None, at_fault=at_fault, limit=restart_limit)
+    if files is not None and ends.paths:
+        await asyncio.to_thread(remove_ends, files, ends)
     return _deaths_in_a_row(owners)
 
 
-async def _write_report(session: Session, tx: Transaction, death: Death | None, *, finder: int) -> None:
-    """Add the death, and take over the rows of closes."""
+async def _write_report(session: Session, tx: Transaction, death: Death | None, ends: Ends, *, finder: int) -> None:
+    """Add the death, take over the rows of closes, and put in what launchers told too late for the opening before."""
     known = (await session.value(RECOVERY))["deaths"]
-    if death is None and all(is_taken_over(row) for row in known):
+    if death is None and all(is_taken_over(row) and not lacks_end(row, ends.by_epoch) for row in known):
         return
     deaths = (await tx.document(RECOVERY)).value["deaths"]
     if death is not None:
@@ -185,6 +194,8 @@ async def _write_report(session: Session, tx: Transaction, death: Death | None, 
         if not is_taken_over(row):
             row["foundBy"] = finder
             row["foundAt"] = session.now()
+        if lacks_end(row, ends.by_epoch):
+            row["end"] = ends.by_epoch[row["epoch"]]
 
 
 async def record_close(

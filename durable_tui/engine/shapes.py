@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypeAlias, TypedDict
+
+from durable_tui.storage.ends import LauncherEnd
 
 Verdict = Literal[
     "restarted",
@@ -48,10 +50,14 @@ class QueuedAtDeath(TypedDict):
     text: str
 
 
-class End(TypedDict):
-    """How an opening ended, as far as that is known: its host began another boot."""
+class BootEnd(TypedDict):
+    """The host of the opening began another boot."""
 
     by: Literal["boot"]
+
+
+End: TypeAlias = LauncherEnd | BootEnd
+"""How the process of an opening that died ended, as far as that is known."""
 
 
 class Death(TypedDict):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ import pytest
 from durable_tui.agent.extension import Extension, ToolCall, tool
 from durable_tui.engine import TaskHandle
 from durable_tui.forensics.report import death_line
-from durable_tui.storage import SqliteReader
+from durable_tui.storage import SqliteReader, SqliteStorage
+from durable_tui.storage.ends import LauncherEnd, end_path, write_end
 from durable_tui.storage.errors import StorageRejected, StorageUncertain
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import define, start
@@ -20,6 +23,8 @@ from tests.tools.folding import fold
 from tests.tools.scenario import FAST, Rig
 from tests.tools.strict_provider import call, say
 from tests.tools.waiting import until
+
+KILLED: LauncherEnd = {"by": "launcher", "signal": "SIGKILL", "at": 7}
 
 
 async def _deaths(rig: Rig) -> list[Any]:
@@ -292,3 +297,78 @@ async def test_spec_15_the_words_of_a_kind_that_raises_keep_no_session_open(open
     await rig.close()
     await rig.reopen()
     assert rig.storage.previous.closed_at is not None and await _deaths(rig) == []
+
+
+# -- what a launcher tells -------------------------------------------------------------------------------------------
+
+
+async def _on_disk(tmp_path: Path, *, die: bool) -> tuple[Rig, str]:
+    """A session on disk that died, or was closed, in a tool; and the file for how."""
+    rig = await Rig([call(("gate", {"text": "a"})), say("done")], "sqlite", tmp_path / "a.sqlite").open()
+    await rig.root.submit("go")
+    await rig.effects.wait_started("gate")
+    path = end_path(rig.storage.files, rig.storage.epoch)
+    await (rig.kill() if die else rig.close())
+    return rig, path
+
+
+async def test_spec_15_how_an_owner_died_is_put_into_its_row_and_the_file_is_taken_away(tmp_path: Path) -> None:
+    rig, path = await _on_disk(tmp_path, die=True)
+    write_end(path, KILLED)
+    await rig.reopen()
+    [row] = await _deaths(rig)
+    assert row["end"] == KILLED and "died (killed by SIGKILL)" in death_line(row)
+    assert not os.path.exists(rig.storage.files), "nothing else was in it"
+    await rig.close()
+
+
+async def test_spec_15_a_file_about_an_opening_that_was_closed_in_order_is_none_of_its_row(tmp_path: Path) -> None:
+    rig, path = await _on_disk(tmp_path, die=False)
+    write_end(path, KILLED)
+    await rig.reopen()
+    [row] = await _deaths(rig)
+    assert row["ended"] == "closed" and "end" not in row and not os.path.exists(path)
+    await rig.close()
+
+
+async def test_spec_15_a_broken_file_is_a_warning_and_the_end_is_unknown(tmp_path: Path) -> None:
+    rig, path = await _on_disk(tmp_path, die=True)
+    write_end(path, KILLED)
+    Path(path).write_text("{")
+    await rig.reopen()
+    [row] = await _deaths(rig)
+    assert "end" not in row and "how it ended is unknown" in death_line(row)
+    assert [path in warning for warning in rig.storage.warnings] == [True]
+    await rig.close()
+    await rig.reopen()
+    assert rig.storage.warnings == []
+    await rig.close()
+
+
+async def test_spec_15_an_end_that_is_told_late_comes_into_the_row_at_the_opening_after(tmp_path: Path) -> None:
+    rig, path = await _on_disk(tmp_path, die=True)
+    await rig.reopen()
+    write_end(path, KILLED)
+    assert "end" not in (await _deaths(rig))[0]
+    await rig.close()
+    await rig.reopen()
+    assert (await _deaths(rig))[0]["end"] == KILLED
+    await rig.close()
+
+
+async def test_spec_15_the_file_goes_only_after_the_commit_that_has_it(tmp_path: Path) -> None:
+    rig, path = await _on_disk(tmp_path, die=True)
+    write_end(path, KILLED)
+    assert rig.path is not None
+    storage = await SqliteStorage.open(rig.path, durability="process")
+
+    async def refuse(batch: Any) -> None:
+        raise StorageRejected("the database is locked")
+
+    storage.commit = refuse  # type: ignore[method-assign]
+    with pytest.raises(StorageRejected):
+        await rig.open(storage)
+    assert os.path.exists(path)
+    await rig.reopen()
+    assert not os.path.exists(path)
+    await rig.close()

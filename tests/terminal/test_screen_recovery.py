@@ -107,6 +107,19 @@ def test_spec_15_paused_shows_the_found_rows_undecided_and_starting_decides_them
     assert not seat.problems()
 
 
+def test_spec_15_the_card_says_what_killed_the_screen(seat: Seat) -> None:
+    seat.write(SLEEP)
+    with seat.open() as window:
+        killed_in_a_tool(seat, window)
+    with seat.open("--paused", size=(120, 40)) as window:
+        window.wait_for("found after a crash")
+        window.wait_line("process", "died", ": killed by SIGKILL")
+        window.press("f6", "enter")
+        window.wait_line("ended", "killed by SIGKILL")
+    assert not list((seat.home / "sessions").glob("*.files/ends")), "the launcher's file has done its work"
+    assert "(killed by SIGKILL)" in seat.run("show", str(seat.path)).stdout
+
+
 @pytest.mark.parametrize("leaving", ["quit", "SIGTERM", "SIGHUP"])
 def test_spec_15_a_command_that_quitting_ended_has_a_card_that_tells_of_a_close(seat: Seat, leaving: str) -> None:
     seat.write(SLEEP)
@@ -121,6 +134,7 @@ def test_spec_15_a_command_that_quitting_ended_has_a_card_that_tells_of_a_close(
             window.signal(signal.Signals[leaving])
         assert window.wait() == (0 if leaving == "quit" else 128 + signal.Signals[leaving])
         seat.wait_gone()
+    assert not list((seat.home / "sessions").glob("*.files/ends")), "there was no death to tell of"
     with seat.open(size=(120, 40)) as window:
         window.wait_for("I have been told.")
         window.wait_state("ready")

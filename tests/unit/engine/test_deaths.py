@@ -17,6 +17,11 @@ def _row(epoch: int, **more: Any) -> Any:
 @pytest.mark.parametrize(
     ("end", "words"),
     [
+        ({"by": "launcher", "signal": "SIGKILL", "at": 1}, "killed by SIGKILL"),
+        ({"by": "launcher", "signal": "SIGSEGV", "at": 1}, "killed by SIGSEGV"),
+        ({"by": "launcher", "signal": "SIGHUP", "at": 1}, "ended by SIGHUP"),
+        ({"by": "launcher", "status": 143, "at": 1}, "ended by SIGTERM"),
+        ({"by": "launcher", "status": 1, "at": 1}, "ended with status 1"),
         ({"by": "boot"}, "the machine was restarted"),
     ],
 )
@@ -25,7 +30,7 @@ def test_spec_17_4_how_an_opening_died_is_told_in_words(end: Any, words: str) ->
     assert (told.verb, told.cause, told.how, told.occasion) == ("died", words, words, "a crash")
 
 
-@pytest.mark.parametrize("row", [_row(3), {"epoch": 3, "tasks": []}])
+@pytest.mark.parametrize("row", [_row(3), {"epoch": 3, "tasks": []}, _row(3, end={"by": "runner"})])
 def test_spec_17_4_an_end_nobody_saw_is_called_unknown(row: Any) -> None:
     told = ending(row)
     assert (told.verb, told.cause, told.how) == ("died", "", "how it ended is unknown")

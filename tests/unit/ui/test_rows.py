@@ -78,11 +78,11 @@ def test_the_explanation_names_commits_times_and_the_rule() -> None:
 
 def test_spec_17_4_the_card_and_the_explanation_say_how_the_process_died_as_far_as_that_is_known() -> None:
     lost = death(found(8, "pi.tool", "execute", "edit a.json", "interrupted"))
-    known = {**lost, "end": {"by": "boot"}}
+    known = {**lost, "end": {"by": "launcher", "signal": "SIGKILL", "at": NOW}}
     card, told = recovery({"deaths": [lost]}), recovery({"deaths": [known]})
-    assert "restarted" not in card.footing and told.footing == f"{card.footing}: the machine was restarted"
+    assert "SIGKILL" not in card.footing and told.footing == f"{card.footing}: killed by SIGKILL"
     assert dict(explanation(card.rows[0]))["ended"] == "how it ended is unknown"
-    assert dict(explanation(told.rows[0]))["ended"] == "the machine was restarted"
+    assert dict(explanation(told.rows[0]))["ended"] == "killed by SIGKILL"
 
 
 def test_spec_15_what_a_close_ended_is_not_told_as_a_death() -> None:
