@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from durable_tui.agent.extension import Extension, ToolCall, tool
+from durable_tui.agent.extension import Extension
 from durable_tui.engine import TaskHandle
 from durable_tui.forensics.report import death_line
 from durable_tui.storage import SqliteReader, SqliteStorage
@@ -18,9 +18,9 @@ from durable_tui.storage.ends import LauncherEnd, end_path, write_end
 from durable_tui.storage.errors import StorageRejected, StorageUncertain
 from tests.scenarios.conftest import Open
 from tests.tools.custom_tasks import define, start
-from tests.tools.effects import Text
+from tests.tools.effects import eyes
 from tests.tools.folding import fold
-from tests.tools.scenario import FAST, Rig
+from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
 from tests.tools.waiting import until
 
@@ -144,15 +144,7 @@ async def test_spec_6_1_a_kind_of_an_extension_is_told_of_by_its_phases_with_eff
 
 async def test_spec_15_a_safe_call_runs_again_and_a_second_close_is_a_row_of_its_own(opened: Open) -> None:
     began = asyncio.Event()
-
-    @tool(replay="safe")
-    async def stare(args: Text, call: ToolCall) -> str:
-        """Look at something for a long time."""
-        began.set()
-        await asyncio.Event().wait()
-        return "seen"
-
-    rig = await opened([call(("stare", {"text": "g"})), say("done")], extensions=[Extension("eyes", tools=[stare])])
+    rig = await opened([call(("stare", {"text": "g"})), say("done")], extensions=[eyes(began)])
     await rig.root.submit("go")
     for opening in (1, 2):
         await asyncio.wait_for(began.wait(), 10)
@@ -256,16 +248,8 @@ async def test_spec_15_what_a_death_left_undecided_is_decided_after_a_close_that
 ) -> None:
     """After two deaths in a row tasks start one at a time: the close ends the first, the others still wait."""
     began, free = asyncio.Event(), asyncio.Event()
-
-    @tool(replay="safe")
-    async def stare(args: Text, call: ToolCall) -> str:
-        """Look at something until told otherwise."""
-        began.set()
-        await free.wait()
-        return "seen"
-
     calls = [("stare", {"text": "first"}), ("gate", {"text": "second"})]
-    rig = await opened([call(*calls), say("done")], extensions=[Extension("eyes", tools=[stare])], settings=FAST)
+    rig = await opened([call(*calls), say("done")], extensions=[eyes(began, free)])
     await rig.root.submit("go")
     await rig.effects.wait_started("gate")
     await rig.crash()

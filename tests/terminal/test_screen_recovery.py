@@ -37,12 +37,17 @@ def seat(tmp_path: Path) -> Iterator[Seat]:
     seat.wait_gone()
 
 
-def killed_in_a_tool(seat: Seat, window: Window) -> None:
-    """The screen is killed while `sleep 60` runs."""
+def at_work_in_a_tool(window: Window) -> None:
+    """`sleep 60` runs, and what it said before is stored."""
     window.say("run it")
     window.wait_store(
         lambda state: any(slot.get("output") for slot in state.live(1).get("tools") or ()), "the durable output"
     )
+
+
+def killed_in_a_tool(seat: Seat, window: Window) -> None:
+    """The screen is killed while `sleep 60` runs."""
+    at_work_in_a_tool(window)
     window.kill_app()
     seat.wait_gone()
 
@@ -124,10 +129,7 @@ def test_spec_15_the_card_says_what_killed_the_screen(seat: Seat) -> None:
 def test_spec_15_a_command_that_quitting_ended_has_a_card_that_tells_of_a_close(seat: Seat, leaving: str) -> None:
     seat.write(SLEEP)
     with seat.open() as window:
-        window.say("run it")
-        window.wait_store(
-            lambda state: any(slot.get("output") for slot in state.live(1).get("tools") or ()), "the durable output"
-        )
+        at_work_in_a_tool(window)
         if leaving == "quit":
             window.press("ctrl+q")
         else:
@@ -136,11 +138,7 @@ def test_spec_15_a_command_that_quitting_ended_has_a_card_that_tells_of_a_close(
         seat.wait_gone()
     assert not list((seat.home / "sessions").glob("*.files/ends")), "there was no death to tell of"
     with seat.open(size=(120, 40)) as window:
-        window.wait_for("I have been told.")
-        window.wait_state("ready")
-        window.wait_for("taken up after a close")
-        found, decided = (window.raw.find(text) for text in (b"found after a close", b"taken up after a close"))
-        assert 0 <= found < decided, "the row stood there before it was decided"
+        wait_recovered(window, "found after a close", "taken up after a close")
         window.wait_line("process", "was closed")
         window.wait_for("may have partly run; the model was told")
         window.wait_for("interrupted by a close at")
@@ -153,10 +151,7 @@ def test_spec_15_a_command_that_quitting_ended_has_a_card_that_tells_of_a_close(
 def test_spec_15_a_screen_that_switches_away_from_a_command_ends_it_as_a_close(seat: Seat) -> None:
     seat.write(SLEEP)
     with seat.open() as window:
-        window.say("run it")
-        window.wait_store(
-            lambda state: any(slot.get("output") for slot in state.live(1).get("tools") or ()), "the durable output"
-        )
+        at_work_in_a_tool(window)
         first = seat.path
         window.say("/new")
         wait_until(lambda: seat.state(first).session_documents.get("dt.recovery"), "the row of the close")
@@ -164,6 +159,15 @@ def test_spec_15_a_screen_that_switches_away_from_a_command_ends_it_as_a_close(s
     seat.wait_gone()
     (row,) = seat.state(first).session_documents["dt.recovery"]["deaths"]
     assert row["ended"] == "closed"
+
+
+def wait_recovered(window: Window, found: str, decided: str) -> None:
+    """Until the run went on to its end, and the card says so as it said before that something was found."""
+    window.wait_for("I have been told.")
+    window.wait_state("ready")
+    window.wait_for(decided)
+    first, then = (window.raw.find(text.encode()) for text in (found, decided))
+    assert 0 <= first < then, "the rows stood there before any was decided"
 
 
 def seat_recovery(seat: Seat) -> dict[str, list[dict[str, object]]]:
@@ -178,11 +182,7 @@ def test_spec_15_ui_r01_found_rows_are_painted_first_and_each_explains_itself(se
     with seat.open() as window:
         killed_in_a_tool(seat, window)
     with seat.open(size=(120, 40)) as window:
-        window.wait_for("I have been told.")
-        window.wait_state("ready")
-        window.wait_for("recovered from a crash")
-        found, decided = (window.raw.find(text) for text in (b"found after a crash", b"recovered from a crash"))
-        assert 0 <= found < decided, "the rows stood there before any was decided"
+        wait_recovered(window, "found after a crash", "recovered from a crash")
         window.wait_for("may have partly run; the model was told")
         window.press("f6", "down", "enter")
         window.wait_for("rule")
