@@ -1,7 +1,8 @@
 """The launcher: a small parent that owns the terminal's restoration (spec 21).
 
 It starts the screen as its child, in the same foreground group on the same terminal, and waits. However the child
-ends, or is stopped, the terminal is put right and the person told how to continue. Standard library only.
+ends, or is stopped, the terminal is put right and the person told how to continue. How it ended is kept for the next
+opening of a session it had not closed. Standard library only.
 """
 
 from __future__ import annotations
@@ -217,11 +218,16 @@ class _Launcher:
         self._listen()
         killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         self._put_right(dirty=killed != 0 or self._changed())
-        text = terminal.farewell(terminal.parse_status(self.reported), program=self.program)
+        reported = terminal.parse_status(self.reported)
+        text = terminal.farewell(reported, program=self.program)
         if killed and not self.interrupted:
-            text = f"durable-tui was killed ({_name(killed)}).\n{text}"
+            text = f"durable-tui was killed ({terminal.signal_name(killed)}).\n{text}"
         if text:
             terminal.write_all(_OUT, b"\r" + text.encode(errors="replace"))
+        if reported.get("ends"):
+            from durable_tui.host.ends import tell_next_opening
+
+            tell_next_opening(reported["ends"], status)
         code = 128 + killed if killed else os.WEXITSTATUS(status)
         return 128 + signal.SIGINT if self.interrupted and code == 128 + signal.SIGTERM else code
 
@@ -244,10 +250,3 @@ def _ignored(signum: int) -> bool:
 
 def _noted(signum: int, frame: object) -> None:
     """The wake-up descriptor has carried the number already."""
-
-
-def _name(signum: int) -> str:
-    try:
-        return signal.Signals(signum).name
-    except ValueError:
-        return f"signal {signum}"  # a real-time one

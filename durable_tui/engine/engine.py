@@ -11,7 +11,7 @@ from durable_tui.engine.ended_tasks import EndedTasks
 from durable_tui.engine.execution import Invocations
 from durable_tui.engine.gates import Gates, SomeAskBook, released
 from durable_tui.engine.ownership import ordinary_tasks
-from durable_tui.engine.recovery import RecoveryReport, opens_keep_dying, recover
+from durable_tui.engine.recovery import RecoveryReport, opens_keep_dying, record_close, recover
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.scheduler import QueueOwner, Scheduler
 from durable_tui.engine.space import Space
@@ -227,6 +227,7 @@ class Engine:
         self._task_changes.reject(error)
 
     async def close(self) -> None:
-        """Start nothing more; end and join every invocation (spec 13)."""
+        """Start nothing more; end and join every invocation, and tell what that cut off (spec 13, 15)."""
         await self._scheduler.close()
+        await record_close(self.session, self.recovery, self.definitions, self._queue.describe)
         await self.tidying.finished()

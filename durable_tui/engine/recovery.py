@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from durable_tui.engine.deaths import (
+    DescribeQueue,
+    closed_row,
+    death_before,
+    died_row,
+    is_taken_over,
+    keep,
+    lacks_end,
+)
 from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.flight import KEPT as KEPT_FLIGHTS
 from durable_tui.engine.flight import record_flight
 from durable_tui.engine.ownership import children_of
-from durable_tui.engine.shapes import Death, FoundTask, QueuedAtDeath, Recovery, Verdict
+from durable_tui.engine.shapes import Death, FoundTask, Recovery, Verdict
 from durable_tui.engine.task import Decision
-from durable_tui.engine.task_record import changed, checkpoint_of, phase_of, status_of
+from durable_tui.engine.task_record import changed, checkpoint_of, status_of
 from durable_tui.session import Commit, DocumentDefinition, Session, SomeDefinition, Transaction
+from durable_tui.storage.ends import Ends, read_ends, remove_ends
 from durable_tui.storage.protocol import Reader
 from durable_tui.storage.records import LiveState, OwnerRow, StoredDecision, TaskRecord
 
-KEPT_DEATHS = 100
-KEPT_QUEUE = 50  # items told of the queue at a death
+log = logging.getLogger(__name__)
 SAME_DEATHS = 5  # openings in a row that died before doing anything, after which the session opens paused
 RESTART_LIMIT: Literal["restart_limit"] = "restart_limit"
 # Reasons for being blocked that only a person can lift; any other ends by itself (spec 6.9, 6.11).
@@ -37,7 +48,7 @@ class _Noted:
 
 
 class RecoveryReport:
-    """The newest death's rows of one session, and what became of them in this opening.
+    """The rows of one session's report without a verdict, and what became of them in this opening.
 
     `former_owner_dead` says whether the process of the opening before is provably gone: only then is an effect
     repeated (spec 4.2).
@@ -125,13 +136,6 @@ class RecoveryReport:
         self._noted.clear()
 
 
-def death_before(owners: list[OwnerRow]) -> OwnerRow | None:
-    """The opening before the newest one, when it did not end in order."""
-    if len(owners) < 2 or owners[-2].closed_at is not None:
-        return None
-    return owners[-2]
-
-
 async def recover(
     session: Session,
     report: RecoveryReport,
@@ -139,7 +143,7 @@ async def recover(
     *,
     restart_limit: int,
     recorded: Sequence[SomeDefinition],
-    describe_queue: Callable[[list[int]], Awaitable[list[QueuedAtDeath]]],
+    describe_queue: DescribeQueue,
 ) -> int:
     """Make the commit of opening: running tasks become pending, restarts are counted, the report is written.
 
@@ -148,6 +152,9 @@ async def recover(
     Returns how many deaths in a row were found, this one included. Dispatches nothing.
     """
     owners = await session.storage.owners()
+    files = session.storage.files
+    ends = await asyncio.to_thread(read_ends, files) if files is not None else Ends()
+    session.storage.warnings.extend(ends.problems)
     dead = death_before(owners) if session.conversations else None  # else nothing was begun yet
     found = list(session.tasks.values())
     guiltless = set(children_of(session.tasks, session.conversations))
@@ -155,15 +162,13 @@ async def recover(
     if dead is not None:
         busy = sorted({record["conversationId"] for record in found})
         flight = await record_flight(session, recorded, busy, dead.epoch)
-        death = await _look_back(session, definitions, dead, owners[-1], await describe_queue(busy))
+        queue = await describe_queue(busy)
+        death = await died_row(session, definitions, dead, owners[-1], queue, ends.by_epoch.get(dead.epoch))
     async with session.commit() as tx:
+        await _write_report(session, tx, death, ends, finder=owners[-1].epoch)
         if death is not None:
             for record in found:
                 report.found(record["id"], status_of(record))
-            deaths = (await tx.document(RECOVERY)).value["deaths"]
-            deaths.append(death)
-            if len(deaths) > KEPT_DEATHS:
-                del deaths[: len(deaths) - KEPT_DEATHS]
             if flight:
                 tx.record_flight(flight, keep=KEPT_FLIGHTS)
         else:
@@ -171,7 +176,51 @@ async def recover(
         for record in found:
             at_fault = record["id"] not in guiltless
             await _requeue(report, tx, record, died=death is not None, at_fault=at_fault, limit=restart_limit)
+    if files is not None and ends.paths:
+        await asyncio.to_thread(remove_ends, files, ends)
     return _deaths_in_a_row(owners)
+
+
+async def _write_report(session: Session, tx: Transaction, death: Death | None, ends: Ends, *, finder: int) -> None:
+    """Add the death, take over the rows of closes, and put in what launchers told too late for the opening before."""
+    known = (await session.value(RECOVERY))["deaths"]
+    if death is None and all(is_taken_over(row) and not lacks_end(row, ends.by_epoch) for row in known):
+        return
+    deaths = (await tx.document(RECOVERY)).value["deaths"]
+    if death is not None:
+        keep(deaths, death)
+    for row in deaths:
+        if not is_taken_over(row):
+            row["foundBy"] = finder
+            row["foundAt"] = session.now()
+        if lacks_end(row, ends.by_epoch):
+            row["end"] = ends.by_epoch[row["epoch"]]
+
+
+async def record_close(
+    session: Session, report: RecoveryReport, definitions: Definitions, describe_queue: DescribeQueue
+) -> None:
+    """Write down the work that closing has ended where its effect may have happened; nothing when there is none.
+
+    Every invocation has ended. What still awaits the verdict of an earlier row keeps that row. A close never fails for
+    it: the next opening decides on the work all the same, only untold.
+    """
+    if session.state != "open":
+        return  # the end is unclean, and the next opening tells of it
+    cut = [
+        record
+        for _, record in sorted(session.tasks.items())
+        if definitions.has_intent(record) and not record["abortRequested"] and not report.is_undecided(record["id"])
+    ]
+    if not cut:
+        return
+    try:
+        queue = await describe_queue(sorted({record["conversationId"] for record in cut}))
+        row = await closed_row(session, definitions, cut, queue)
+        async with session.commit(closing=True) as tx:
+            keep((await tx.document(RECOVERY)).value["deaths"], row)
+    except Exception as error:  # noqa: BLE001 - also what a definition's words raise; the store is closed next
+        log.warning("what closing ended is not in the report: %s", error)
 
 
 async def _requeue(
@@ -195,64 +244,12 @@ async def _requeue(
         await report.note(tx, record["id"], Decision("gaveUp", "6.11", detail))
 
 
-async def _found_row(definitions: Definitions, record: TaskRecord) -> FoundTask:
-    await definitions.recall(record)
-    return {
-        "taskId": record["id"],
-        "conversationId": record["conversationId"],
-        "kind": record["kind"],
-        "phase": phase_of(record) or status_of(record),
-        "doing": definitions.doing(record),
-    }
-
-
-async def _look_back(
-    session: Session, definitions: Definitions, dead: OwnerRow, finder: OwnerRow, queue: list[QueuedAtDeath]
-) -> Death:
-    """What the opening `finder` writes down about the one that died."""
-    found = session.tasks.values()
-    last_seq, last_at = await _last_commit(session.storage, dead)
-    death: Death = {
-        "epoch": dead.epoch,
-        "pid": dead.pid,
-        "host": dead.host,
-        "openedAt": dead.opened_at,
-        "lastSeq": last_seq,
-        "lastAt": last_at,
-        "foundBy": finder.epoch,
-        "foundAt": session.now(),
-        "tasks": [await _found_row(definitions, record) for record in found],
-        "intents": [record["id"] for record in found if definitions.has_intent(record)],
-        "queue": queue[:KEPT_QUEUE],
-    }
-    if len(queue) > KEPT_QUEUE:
-        death["moreQueued"] = len(queue) - KEPT_QUEUE
-    boots_are_known = bool(dead.boot_id and finder.boot_id)
-    if boots_are_known and dead.host == finder.host and dead.boot_id != finder.boot_id:
-        death["end"] = {"by": "boot"}
-    return death
-
-
-async def _last_commit(storage: Reader, dead: OwnerRow) -> tuple[int, int]:
-    """Seq and time of the newest commit of the dead epoch; its opening is one, so there always is one."""
-    before: int | None = None
-    while True:
-        page = await storage.commits(reverse=True, limit=100, before=before)
-        for row in page:
-            if row.epoch <= dead.epoch:
-                return row.seq, row.at
-        if not page:
-            return 0, dead.opened_at
-        before = page[-1].seq
-
-
 async def _find_undecided(session: Session, report: RecoveryReport) -> None:
-    """Take up the rows that an opening before left undecided."""
-    value = await session.value(RECOVERY)
-    for death in value["deaths"][-1:]:
-        for row in death["tasks"]:
-            if "verdict" not in row and row["taskId"] in session.tasks:
-                report.found(row["taskId"], status_of(session.tasks[row["taskId"]]))
+    """Take up the rows that an opening before left undecided: of each task the newest, as others were linked to it."""
+    newest = {row["taskId"]: row for death in (await session.value(RECOVERY))["deaths"] for row in death["tasks"]}
+    for task_id, row in newest.items():
+        if "verdict" not in row and task_id in session.tasks:
+            report.found(task_id, status_of(session.tasks[task_id]))
 
 
 def _deaths_in_a_row(owners: list[OwnerRow]) -> int:

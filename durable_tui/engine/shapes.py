@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Literal, NotRequired, TypeAlias, TypedDict
+
+from durable_tui.storage.ends import LauncherEnd
 
 Verdict = Literal[
     "restarted",
@@ -48,19 +50,26 @@ class QueuedAtDeath(TypedDict):
     text: str
 
 
-class End(TypedDict):
-    """How an opening ended, as far as that is known: its host began another boot."""
+class BootEnd(TypedDict):
+    """The host of the opening began another boot."""
 
     by: Literal["boot"]
 
 
-class Death(TypedDict):
-    """An opening that did not end in order, as the next one found it. Times in milliseconds.
+End: TypeAlias = LauncherEnd | BootEnd
+"""How the process of an opening that died ended, as far as that is known."""
 
-    `intents` are the tasks whose effect may have happened; of the `queue`, `moreQueued` items are left out.
+
+class Death(TypedDict):
+    """An opening that left work unfinished: it died, as the next one found it, or its close ended work with an effect.
+
+    Times in milliseconds. `ended` is absent in rows from before it was kept: all of deaths. The row of a close has the
+    tasks it ended, and `foundBy` is its own epoch until the next opening takes it over. `intents` are the tasks whose
+    effect may have happened; of the `queue`, `moreQueued` items are left out.
     """
 
     epoch: int
+    ended: NotRequired[Literal["died", "closed"]]
     pid: int
     host: str
     openedAt: int
@@ -76,6 +85,6 @@ class Death(TypedDict):
 
 
 class Recovery(TypedDict):
-    """`dt.recovery`: the newest hundred deaths, oldest first."""
+    """`dt.recovery`: the newest hundred rows, oldest first."""
 
     deaths: list[Death]

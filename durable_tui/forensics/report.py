@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from durable_tui.agent.extension import Registry
+from durable_tui.engine.deaths import is_taken_over
+from durable_tui.engine.endings import ending
 from durable_tui.engine.recovery import RECOVERY
 from durable_tui.engine.rules import rule_sentence
 from durable_tui.engine.shapes import Death, FoundTask, Recovery
@@ -94,11 +96,11 @@ def verdict_line(row: FoundTask) -> str:
 
 
 def death_line(death: Death) -> str:
-    """One death in a line: who, when seen last, found when."""
+    """One death, or close that ended work, in a line: who, how it ended, when seen last, found when."""
+    end = ending(death)
     last = f"#{death['lastSeq']} at {date_and_time(death.get('lastAt'))}" if death.get("lastSeq") else "none"
-    return (
-        f"pid {death['pid']} on {death['host']} died; last commit {last}; found {date_and_time(death.get('foundAt'))}"
-    )
+    found = f"found {date_and_time(death.get('foundAt'))}" if is_taken_over(death) else "not opened since"
+    return f"pid {death['pid']} on {death['host']} {end.verb} ({end.how}); last commit {last}; {found}"
 
 
 def recovery_lines(recovery: Recovery) -> Iterable[str]:

@@ -25,6 +25,7 @@ from durable_tui.models.provider import ModelError
 from durable_tui.models.usage import total_usage
 from durable_tui.session import Session, SessionClosed, SessionPoisoned, Watch
 from durable_tui.session.session import CommitScope, SessionState
+from durable_tui.storage.ends import end_path
 from durable_tui.storage.errors import Fenced, StorageError
 from durable_tui.storage.protocol import Owner
 from durable_tui.storage.records import ROOT, OwnerRef, TaskRecord
@@ -200,6 +201,12 @@ class Harness:
         return self._session.storage.epoch
 
     @property
+    def end_file(self) -> str | None:
+        """Where the launcher is to tell how this opening ended; None once it has ended in order (spec 15)."""
+        files = self._session.storage.files
+        return end_path(files, self.epoch) if files and not self._session.closed_in_order else None
+
+    @property
     def paused_reason(self) -> str | None:
         """Why this session should wait for a person before it goes on; None once scheduling began (spec 6.11)."""
         return None if self._engine.started else self._engine.paused_reason
@@ -252,7 +259,8 @@ class Harness:
         self._engine.end_all(error)
 
     async def close(self) -> None:
-        """Seal admission, join every invocation, close the store in order (spec 13). Writes no outcomes.
+        """Seal admission, join every invocation, close the store in order (spec 13). Writes no outcomes; work that it
+        ends where an effect may have happened is in the report (spec 15).
 
         Idempotent; a cancelled caller does not leave the store open.
         """

@@ -13,7 +13,7 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 if TYPE_CHECKING:
@@ -54,12 +54,16 @@ STARTED_IN: Final = _working_directory()
 
 
 class Status(TypedDict, total=False):
-    """What the app last said of itself: the session's id (absent: name it by `path`), and its unfinished tasks."""
+    """What the app last said of itself: the session's id (absent: name it by `path`), and its unfinished tasks.
+
+    `ends` are the files in which the launcher is to tell how the app ended: one for each session it has not closed.
+    """
 
     session: str
     path: str
     cwd: str
     unfinished: int
+    ends: list[str]
 
 
 def save(fd: int = 0) -> Attributes | None:
@@ -183,13 +187,18 @@ def _connect() -> _Line:
     return _line
 
 
-def report(*, cwd: str, unfinished: int, session: str | None = None, path: str | None = None) -> None:
+def report(
+    *, cwd: str, unfinished: int, session: str | None = None, path: str | None = None, ends: Sequence[str] = ()
+) -> None:
     """Tell the launcher what to print when this process ends, however it ends. Call it at every change.
 
-    `session` is the id by which `--session` finds it, None for a session that only its `path` names.
+    `session` is the id by which `--session` finds it, None for a session that only its `path` names; `ends` are the
+    files of the sessions that would be left unclosed.
     """
     line = _connect()
     status = Status(cwd=cwd, unfinished=unfinished)
+    if ends:
+        status["ends"] = list(ends)
     if session is not None:
         status["session"] = session
     if path is not None:
@@ -320,4 +329,14 @@ def parse_status(line: bytes) -> Status:
         status["cwd"] = value["cwd"]
     if isinstance(value.get("unfinished"), int):
         status["unfinished"] = value["unfinished"]
+    if isinstance(value.get("ends"), list):
+        status["ends"] = [path for path in value["ends"] if isinstance(path, str) and os.path.isabs(path)]
     return status
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`, or `signal 40` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # a real-time one

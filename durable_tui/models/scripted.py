@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NotRequired, TypeAlias, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 
 from durable_tui.ground.clock import now_ms
 from durable_tui.models.history import UNSENT
@@ -42,38 +42,11 @@ from durable_tui.models.provider import (
     ModelRequest,
     StreamEvent,
 )
+from durable_tui.models.script import ScriptedError, Turn
 from durable_tui.models.usage import estimate_tokens, estimated_usage
 
 if TYPE_CHECKING:
     from durable_tui.delta import JsonObject
-
-
-class ScriptedCall(TypedDict):
-    name: str
-    args: NotRequired[JsonObject]
-
-
-class ScriptedError(TypedDict, total=False):
-    message: str
-    kind: ErrorKind
-    status: int
-    retry_after: float
-
-
-class ScriptedDefer(TypedDict, total=False):
-    polls: int
-    after: float
-
-
-class Turn(TypedDict, total=False):
-    """One answer of a script, as told above."""
-
-    text: str
-    thinking: str
-    calls: list[ScriptedCall]
-    delay: float
-    error: str | ScriptedError
-    defer: ScriptedDefer
 
 
 TurnFunction: TypeAlias = Callable[[Sequence[Message], Sequence[ToolDescription]], Turn]

@@ -13,7 +13,7 @@ from durable_tui.models.messages import Message, ToolDescription, ToolResultMess
 
 if TYPE_CHECKING:
     from durable_tui.delta import JsonObject
-    from durable_tui.models.scripted import Turn
+    from durable_tui.models.script import Turn
 
 DEMO_PROMPT = "Read and fix config/dev.json: the port must be a number."
 DEMO_FILE = "config/dev.json"

@@ -60,6 +60,7 @@ class Session(CommittedState):
         self.preparers: list[Preparer] = []
         self.on_state: Callable[[], None] | None = None
         self.sealed = False
+        self.closed_in_order = False
         self.on_rejected: Callable[[StorageRejected], None] | None = None
         self._observers: list[Observer] = []
         self._line = asyncio.Lock()
@@ -83,14 +84,14 @@ class Session(CommittedState):
 
     # -- the line ------------------------------------------------------------------------------------------------
 
-    def commit(self, *, flush: bool = True) -> CommitScope:
+    def commit(self, *, flush: bool = True, closing: bool = False) -> CommitScope:
         """`async with session.commit() as tx:` runs the body alone and stores what it wrote as one transaction.
 
         Raises NestedCommit inside another commit's body, SessionPoisoned, SessionClosed or Fenced when the session is
         no longer open, StorageRejected when nothing took effect. `flush=False` for what may be lost with the power
-        (spec 4.1).
+        (spec 4.1), `closing=True` for what the close itself stores: admitted although the session is sealed.
         """
-        return CommitScope(self, flush)
+        return CommitScope(self, flush, closing)
 
     def check_open(self) -> None:
         """Raise when the session no longer admits commits, with the reason."""
@@ -131,6 +132,7 @@ class Session(CommittedState):
             self._changed_state()
             if clean:
                 await self.storage.close()
+                self.closed_in_order = True
             else:
                 await self.storage.abandon()
 
@@ -239,11 +241,12 @@ class Session(CommittedState):
 class CommitScope:
     """The `async with` of one commit."""
 
-    __slots__ = ("_flush", "_session", "_token", "_tx")
+    __slots__ = ("_closing", "_flush", "_session", "_token", "_tx")
 
-    def __init__(self, session: Session, flush: bool) -> None:
+    def __init__(self, session: Session, flush: bool, closing: bool) -> None:
         self._session = session
         self._flush = flush
+        self._closing = closing
         self._tx: Transaction | None = None
         self._token: Token[Transaction | None] | None = None
 
@@ -251,7 +254,8 @@ class CommitScope:
         outer = _current.get()
         if outer is not None and not outer.closed and outer.session is self._session:
             raise NestedCommit("a commit was begun inside another commit's body; it would wait for itself")
-        self._session.check_open()
+        if not self._closing:
+            self._session.check_open()
         await self._session._line.acquire()
         try:
             self._session.check_state()

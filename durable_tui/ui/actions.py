@@ -133,7 +133,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "recoveries",
         "Recoveries",
-        "What crashes interrupted, and what was decided",
+        "What was interrupted, and what was decided",
         "f6",
         tier="any",
         slash="recoveries",

@@ -102,7 +102,7 @@ class DurableApp(App[int]):
         self.broken = ""  # why the screen itself ended, "" when it did not fail
         self._tried: Path | None = None  # the session last asked for, to follow it when it is owned elsewhere
         self.failure: tuple[int, str] | None = None  # status and words when no session could be opened
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[asyncio.Task[None], OpenSession] = {}  # former sessions, while they are closed
         self._said: Timer | None = None
 
     def _main_screen(self, model: ScreenModel) -> MainScreen:
@@ -306,8 +306,12 @@ class DurableApp(App[int]):
 
     def _close_later(self, session: OpenSession) -> None:
         task = asyncio.get_running_loop().create_task(session.close())
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._ending[task] = session
+        task.add_done_callback(self._former_closed)
+
+    def _former_closed(self, task: asyncio.Task[None]) -> None:
+        del self._ending[task]
+        self._tell_launcher()
 
     async def load_older(self) -> bool:
         """Put the page before the oldest entry shown in front; False when there is none."""
@@ -385,11 +389,13 @@ class DurableApp(App[int]):
             return
         opened = session.opened
         ours = opened.path.parent == self.host.paths.sessions.resolve()
+        ends = [found for each in (session, *self._ending.values()) if (found := each.end_file) is not None]
         terminal.report(
             cwd=self.options.directory,
             unfinished=session.model.unfinished,
             session=opened.id if ours else None,
             path=str(opened.path),
+            ends=ends,
         )
 
     def tell(self, text: str, tone: str = "dim") -> None:
@@ -565,9 +571,7 @@ class DurableApp(App[int]):
         try:
             await self._keep_draft(session)
             self._tell_launcher()
-            await session.close()
-            if self._ending:
-                await asyncio.gather(*self._ending, return_exceptions=True)
+            await self._close(session)
         finally:
             self.exit(status, return_code=status)
 
@@ -590,10 +594,17 @@ class DurableApp(App[int]):
 
     async def close_sessions(self) -> None:
         """After the screen has gone: close what is still open (a failed screen must not leave a session unclosed)."""
-        if self.session is not None:
-            await self.session.close()
-        if self._ending:
-            await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._close(self.session)
+
+    async def _close(self, session: OpenSession | None) -> None:
+        """Close what is open in order, former sessions too; the launcher is told that there is no end to tell of."""
+        try:
+            if session is not None:
+                await session.close()
+            if self._ending:
+                await asyncio.gather(*self._ending, return_exceptions=True)
+        finally:
+            self._tell_launcher()
 
     def get_default_screen(self) -> Screen[None]:
         # Pushed over an empty one, the main screen would be laid out and rendered twice before anything is seen.

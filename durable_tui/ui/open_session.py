@@ -75,6 +75,11 @@ class OpenSession:
     def harness(self) -> SessionReader:
         return self.opened.harness
 
+    @property
+    def end_file(self) -> str | None:
+        """Where the launcher is to tell how the process ended; None where that is nobody's to know."""
+        return None
+
     def start_feed(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self.feed.run())
 
@@ -136,6 +141,10 @@ class OwnedSession(OpenSession):
     @property
     def harness(self) -> SessionFacade:
         return self.opened.harness
+
+    @property
+    def end_file(self) -> str | None:
+        return self.harness.end_file
 
     async def resume(self) -> None:
         """Let the scheduler start; what was found goes on (spec 15)."""

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from durable_tui.agent.extension import Extension, Tool, ToolCall, tool
+from durable_tui.agent.extension import Extension, Tool
 from durable_tui.engine import Abandonment, Decision, TaskDefinition, TaskHandle, new_task
 from durable_tui.engine.gates import time_gate
 from durable_tui.harness.submission import Submission
@@ -15,7 +15,7 @@ from durable_tui.session import DocumentDefinition, Transaction
 from durable_tui.session.documents import empty_object
 from durable_tui.storage.records import Gate, TaskRecord
 from tests.tools.custom_tasks import outcome, record_of
-from tests.tools.effects import Text
+from tests.tools.effects import eyes
 from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
 from tests.tools.waiting import a_while, until
@@ -30,18 +30,11 @@ async def _rows(rig: Rig) -> list[Any]:
 async def _crashed_while_staring(opened: Open) -> tuple[Rig, Tool, Submission]:
     """A session that died while a safe tool of the extension `eyes` ran, opened again; nothing is scheduled yet."""
     began = asyncio.Event()
-
-    @tool(replay="safe")
-    async def stare(args: Text, call: ToolCall) -> str:
-        """Look at something for a long time."""
-        began.set()
-        await asyncio.Event().wait()
-        return "seen"
-
-    rig = await opened([call(("stare", {"text": "g"})), say("done")], extensions=[Extension("eyes", tools=[stare])])
+    extension = eyes(began)
+    rig = await opened([call(("stare", {"text": "g"})), say("done")], extensions=[extension])
     submission = await rig.root.submit("go", request_id="r")
     await asyncio.wait_for(began.wait(), 10)
-    return await rig.crash(), stare, submission
+    return await rig.crash(), extension.tools[0], submission
 
 
 async def test_spec_15_a_tool_that_goes_away_after_the_decision_is_told_as_the_transcript_has_it(opened: Open) -> None:

@@ -87,6 +87,7 @@ async def test_spec_15_an_opening_that_is_told_to_stop_is_no_death_and_hides_non
         assert (previous.closed_at is not None) == (point != "while it takes the file")
         assert len(deaths) == 1
     else:
-        assert previous.closed_at is not None and deaths == [], "it ended in order"
+        assert previous.closed_at is not None and [death["ended"] for death in deaths] == ["closed"], "in order"
+        assert [row["kind"] for row in deaths[0]["tasks"]] == ["pi.tool"], "the close before told what it ended"
     assert harness.paused_reason is None
     await harness.close()

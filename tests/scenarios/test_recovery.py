@@ -345,7 +345,7 @@ async def test_spec_15_a_clean_reopen_writes_no_death_and_goes_on(opened: Open) 
     await rig.effects.wait_started("gate")
     await rig.close()
     await rig.reopen()
-    assert (await _recovery(rig) or {"deaths": []})["deaths"] == []
+    assert [death["ended"] for death in (await _recovery(rig))["deaths"]] == ["closed"], "it ended a call, and no life"
     await rig.harness.resume()
     await rig.idle()
     assert (await rig.storage.submission(submission.id))["status"] == "done"

@@ -1,7 +1,8 @@
 """A stand-in for the screen: it takes the terminal as the real one does, reports to the launcher, and obeys.
 
 Arguments after the folder: `exit=N` ends with that status at once; `plain` never touches the terminal;
-`silent` reports nothing; `clean-signals` closes in order on signals; `cwd=DIR` is the session's directory.
+`silent` reports nothing; `clean-signals` closes in order on signals; `cwd=DIR` is the session's directory; `ends=FILE`
+is where the launcher is to tell how it ended.
 Keys: q quits, z suspends. It writes `pid` and a line for each thing that happens to `log` in the folder.
 """
 
@@ -100,6 +101,7 @@ async def main() -> int:
             session="20261130-000000-1a2b3c4d",
             cwd=options.get("cwd", os.getcwd()),
             unfinished=int(options.get("unfinished", "2")),
+            ends=[options["ends"]] if "ends" in options else [],
         )
     terminal.watch_launcher(loop, screen.abandoned)
     if "clean-signals" in words:

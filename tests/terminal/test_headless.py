@@ -364,6 +364,23 @@ def test_spec_20_a_session_without_a_prompt_gives_its_newest_answer_again(home: 
     assert ended.status == 2 and "knows no request 'never'" in ended.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_spec_15_a_command_that_a_signal_ends_with_its_run_is_told_by_show_and_resume(home: Home, number: int) -> None:
+    home.write([{"calls": [{"name": "bash", "args": {"command": "echo once >> made; sleep 30"}}]}, *QUICK])
+    process = home.busy(phase="execute")
+    home.wait_until(lambda _: (home.project / "made").exists())
+    assert home.stop(process, number).status == 128 + number
+    home.wait_gone()
+    (row,) = json.loads(home.run("show", "--json", str(home.session)).stdout)["recovery"]["deaths"]
+    assert row["ended"] == "closed" and [task["phase"] for task in row["tasks"]] == ["execute"]
+    assert "verdict" not in row["tasks"][0]
+    assert "not opened since" in home.run("show", str(home.session)).stdout
+    told = home.run("resume").stdout
+    assert f"pid {process.pid} on " in told and "was closed (in order, ending what ran)" in told and "died" not in told
+    assert "→ interrupted in #" in told
+    assert (home.project / "made").read_text() == "once\n"
+
+
 def test_spec_15_resume_and_show_print_the_rows_of_the_report(home: Home) -> None:
     home.write([{"calls": [{"name": "bash", "args": {"command": "echo once >> made; sleep 30"}}]}, *QUICK])
     process = home.busy(phase="execute")

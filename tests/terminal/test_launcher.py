@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -96,6 +97,31 @@ def test_u08_ui_t02_ui_r18_a_killed_child_leaves_a_working_terminal(screen: Laun
     name = signal.Signals(signum).name
     assert f"durable-tui was killed ({name}).\n2 tasks unfinished; they go on at the next open.\n" in screen.output
     assert screen.output.endswith("Continue: durable-tui --session 1a2b3c4d\n")
+
+
+@pytest.mark.parametrize(
+    ("signum", "told"),
+    [(signal.SIGKILL, {"signal": "SIGKILL"}), (signal.SIGHUP, {"signal": "SIGHUP"}), (None, {"status": 7})],
+)
+def test_spec_15_how_the_child_ended_is_kept_for_the_session_it_had_not_closed(
+    tmp_path: Path, env: dict[str, str], signum: int | None, told: dict[str, object]
+) -> None:
+    path = tmp_path / "a.files" / "ends" / "3.json"
+    with Launched(tmp_path, env, f"ends={path}", "plain", *([] if signum else ["exit=7"])) as launched:
+        if signum:
+            os.kill(launched.child, signum)
+        assert launched.wait() == (128 + signum if signum else 7)
+    kept = json.loads(path.read_text())
+    assert kept.pop("at") > 1_700_000_000_000 and kept == {"by": "launcher", **told}
+    assert [file.name for file in path.parent.iterdir()] == ["3.json"]
+
+
+def test_spec_15_a_launcher_that_cannot_keep_it_ends_as_ever(tmp_path: Path, env: dict[str, str]) -> None:
+    path = tmp_path / "gone" / "a.files" / "ends" / "3.json"
+    with Launched(tmp_path, env, f"ends={path}", "plain", "exit=7") as launched:
+        assert launched.wait() == 7
+        assert launched.output.endswith("Continue: durable-tui --session 1a2b3c4d\n")
+    assert not path.parent.parent.parent.exists()
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

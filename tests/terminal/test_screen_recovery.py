@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import signal
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 
 from durable_tui.engine.rules import RULES
 from tests.tools.model_server import ModelServer
+from tests.tools.pty_kit import wait_until
 from tests.tools.screen_kit import Seat, Window
 from tests.tools.strict_server import StrictServer
 
@@ -35,12 +37,17 @@ def seat(tmp_path: Path) -> Iterator[Seat]:
     seat.wait_gone()
 
 
-def killed_in_a_tool(seat: Seat, window: Window) -> None:
-    """The screen is killed while `sleep 60` runs."""
+def at_work_in_a_tool(window: Window) -> None:
+    """`sleep 60` runs, and what it said before is stored."""
     window.say("run it")
     window.wait_store(
         lambda state: any(slot.get("output") for slot in state.live(1).get("tools") or ()), "the durable output"
     )
+
+
+def killed_in_a_tool(seat: Seat, window: Window) -> None:
+    """The screen is killed while `sleep 60` runs."""
+    at_work_in_a_tool(window)
     window.kill_app()
     seat.wait_gone()
 
@@ -91,7 +98,7 @@ def test_spec_15_paused_shows_the_found_rows_undecided_and_starting_decides_them
             assert len(server.requests) == asked and seat.state().seqs == before.seqs, "nothing moves"
             window.press("f6", "enter")  # in one go: Enter belongs to what F6 leads to, and starts nothing
             window.wait_for("last commit")
-            window.wait_for("It was unfinished when the process died")
+            window.wait_for("It was unfinished when the process ended")
             window.press("escape")
             window.wait_for(lambda: "last commit" not in window.text)
             assert seat.state().seqs == before.seqs
@@ -103,6 +110,64 @@ def test_spec_15_paused_shows_the_found_rows_undecided_and_starting_decides_them
         assert {task["verdict"] for task in seat_recovery(seat)["tasks"]} >= {"interrupted"}
         assert not server.violations
     assert not seat.problems()
+
+
+def test_spec_15_the_card_says_what_killed_the_screen(seat: Seat) -> None:
+    seat.write(SLEEP)
+    with seat.open() as window:
+        killed_in_a_tool(seat, window)
+    with seat.open("--paused", size=(120, 40)) as window:
+        window.wait_for("found after a crash")
+        window.wait_line("process", "died", ": killed by SIGKILL")
+        window.press("f6", "enter")
+        window.wait_line("ended", "killed by SIGKILL")
+    assert not list((seat.home / "sessions").glob("*.files/ends")), "the launcher's file has done its work"
+    assert "(killed by SIGKILL)" in seat.run("show", str(seat.path)).stdout
+
+
+@pytest.mark.parametrize("leaving", ["quit", "SIGTERM", "SIGHUP"])
+def test_spec_15_a_command_that_quitting_ended_has_a_card_that_tells_of_a_close(seat: Seat, leaving: str) -> None:
+    seat.write(SLEEP)
+    with seat.open() as window:
+        at_work_in_a_tool(window)
+        if leaving == "quit":
+            window.press("ctrl+q")
+        else:
+            window.signal(signal.Signals[leaving])
+        assert window.wait() == (0 if leaving == "quit" else 128 + signal.Signals[leaving])
+        seat.wait_gone()
+    assert not list((seat.home / "sessions").glob("*.files/ends")), "there was no death to tell of"
+    with seat.open(size=(120, 40)) as window:
+        wait_recovered(window, "found after a close", "taken up after a close")
+        window.wait_line("process", "was closed")
+        window.wait_for("may have partly run; the model was told")
+        window.wait_for("interrupted by a close at")
+        assert "crash" not in window.text and "died" not in window.text
+    death = seat_recovery(seat)
+    assert [task["phase"] for task in death["tasks"]] == ["execute"]
+    assert not seat.problems()
+
+
+def test_spec_15_a_screen_that_switches_away_from_a_command_ends_it_as_a_close(seat: Seat) -> None:
+    seat.write(SLEEP)
+    with seat.open() as window:
+        at_work_in_a_tool(window)
+        first = seat.path
+        window.say("/new")
+        wait_until(lambda: seat.state(first).session_documents.get("dt.recovery"), "the row of the close")
+        window.kill_app()
+    seat.wait_gone()
+    (row,) = seat.state(first).session_documents["dt.recovery"]["deaths"]
+    assert row["ended"] == "closed"
+
+
+def wait_recovered(window: Window, found: str, decided: str) -> None:
+    """Until the run went on to its end, and the card says so as it said before that something was found."""
+    window.wait_for("I have been told.")
+    window.wait_state("ready")
+    window.wait_for(decided)
+    first, then = (window.raw.find(text.encode()) for text in (found, decided))
+    assert 0 <= first < then, "the rows stood there before any was decided"
 
 
 def seat_recovery(seat: Seat) -> dict[str, list[dict[str, object]]]:
@@ -117,11 +182,7 @@ def test_spec_15_ui_r01_found_rows_are_painted_first_and_each_explains_itself(se
     with seat.open() as window:
         killed_in_a_tool(seat, window)
     with seat.open(size=(120, 40)) as window:
-        window.wait_for("I have been told.")
-        window.wait_state("ready")
-        window.wait_for("recovered from a crash")
-        found, decided = (window.raw.find(text) for text in (b"found after a crash", b"recovered from a crash"))
-        assert 0 <= found < decided, "the rows stood there before any was decided"
+        wait_recovered(window, "found after a crash", "recovered from a crash")
         window.wait_for("may have partly run; the model was told")
         window.press("f6", "down", "enter")
         window.wait_for("rule")

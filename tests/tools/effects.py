@@ -232,3 +232,16 @@ def _tools(log: Effects) -> list[Tool]:
 
     plain = [note, peek, slow, after, boom, bug, gate, talk, stubborn, unasked, terminate, empty, wrong]
     return [*plain, seq, seqboom, step]
+
+
+def eyes(began: asyncio.Event, free: asyncio.Event | None = None) -> Extension:
+    """An extension whose safe tool `stare` sets `began` and looks until it is `free`; without that it never ends."""
+
+    @tool(replay="safe")
+    async def stare(args: Text, call: ToolCall) -> str:
+        """Look at something for a long time."""
+        began.set()
+        await (free or asyncio.Event()).wait()
+        return "seen"
+
+    return Extension("eyes", tools=[stare])

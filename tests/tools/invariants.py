@@ -467,6 +467,10 @@ def _recovery(state: State) -> list[str]:
         if death.get("epoch") in seen:
             found.append(f"death of epoch {death.get('epoch')}: reported twice")
         seen.add(death.get("epoch", 0))
+        if death.get("ended") == "closed":
+            ended = [row.get("taskId") for row in death.get("tasks", [])]
+            if not ended or ended != death.get("intents") or "end" in death:
+                found.append(f"close of epoch {death.get('epoch')}: {ended} are not the effects it ended")
         for row in death.get("tasks", []):
             where = f"recovery row of task {row.get('taskId')}"
             if row.get("taskId") not in state.tasks:

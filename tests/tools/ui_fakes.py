@@ -141,6 +141,7 @@ class FakeConversation:
 
 class FakeHarness:
     epoch = 2
+    end_file: str | None = None
     paused_for_space = False
     paused_reason: str | None = None
 

@@ -74,6 +74,7 @@ class Tool:
     recovered: tuple[FoundTask, Death] | None = None  # what dt.recovery has of it
     verdict: str = ""
     died_at: int | None = None
+    occasion: str = "a crash"  # what it was recovered from
     replay: str = ""
     folded: bool = True
 

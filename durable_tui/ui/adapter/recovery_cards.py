@@ -1,4 +1,7 @@
-"""dt.recovery for people: the rows of the card, the words of each verdict, the explanation (spec 15)."""
+"""dt.recovery for people: the rows of the card, the words of each verdict, the explanation (spec 15).
+
+A process that is spoken of here died, or was closed while work ran: `ending` has the words for which.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from durable_tui.engine.deaths import is_taken_over
+from durable_tui.engine.endings import ending
 from durable_tui.engine.rules import rule_sentence
 from durable_tui.ground.clock import clock
 from durable_tui.ui.adapter import words
@@ -30,14 +35,14 @@ VERDICTS: dict[str, Verdict] = {
         "restarted",
         "good",
         "had not begun yet",
-        "Nothing had gone out when the process died, so it started from its beginning.",
+        "Nothing had gone out when the process ended, so it started from its beginning.",
     ),
     "rerun": Verdict(
         "rerun",
         "re-run",
         "good",
         "safe to repeat",
-        "The tool is declared safe to repeat and the dead process is gone for certain, so the call ran again with the "
+        "The tool is declared safe to repeat and the former process is gone for certain, so the call ran again with the "
         "same arguments.",
     ),
     "verified": Verdict(
@@ -52,7 +57,7 @@ VERDICTS: dict[str, Verdict] = {
         "reattached",
         "re-attached",
         "live",
-        "its process outlived the crash",
+        "its process lived on",
         "The command's own runner lived on. Its output was taken over from the first byte.",
     ),
     "interrupted": Verdict(
@@ -103,15 +108,15 @@ VERDICTS: dict[str, Verdict] = {
         "aborted",
         "dim",
         "was already to be stopped",
-        "It was marked to stop before the process died, and has been stopped.",
+        "It was marked to stop before the process ended, and has been stopped.",
     ),
 }
-UNDECIDED = Verdict("pending", "found", "dim", "not decided yet", "It was unfinished when the process died.")
+UNDECIDED = Verdict("pending", "found", "dim", "not decided yet", "It was unfinished when the process ended.")
 
 
 @dataclass(slots=True, frozen=True)
 class RecoveryRow:
-    """One unfinished task of one death."""
+    """One unfinished task of one row of the report."""
 
     key: tuple[int, int]
     name: str
@@ -126,7 +131,7 @@ class RecoveryRow:
 
 @dataclass(slots=True, frozen=True)
 class Recovery:
-    """The card: rows of the deaths shown. `summary` is one line for a folded card."""
+    """The card: the tasks of the deaths and closes shown. `summary` is one line for a folded card."""
 
     rows: tuple[RecoveryRow, ...] = ()
     title: str = ""
@@ -136,23 +141,30 @@ class Recovery:
 
 
 def recovery(value: StoredRecovery, *, epoch: int | None = None) -> Recovery:
-    """The rows to show: of the deaths opening `epoch` found or left undecided, else of all."""
+    """The rows to show: of what opening `epoch` found or left undecided, else of all."""
     chosen = [death for death in _linked(value["deaths"]) if epoch is None or _current(death, epoch)]
     rows = tuple(row for death in reversed(chosen) for row in _rows(death))
     if not rows:
         return Recovery()
     undecided = sum(not row.decided for row in rows)
     last = chosen[-1]
-    died = clock(last["lastAt"], seconds=True)
-    footing = f"process {last['pid']} died {died}".rstrip() + f" after commit #{last['lastSeq']}"
+    end = ending(last)
+    footing = f"process {last['pid']} {end.verb} {clock(last['lastAt'], seconds=True)}".rstrip()
+    footing += f" after commit #{last['lastSeq']}"
+    if end.cause:
+        footing += f": {end.cause}"
     if len(chosen) > 1:
-        footing = f"{words.plural(len(chosen), 'death')} in a row · {footing}"
-    title = "found after a crash" if undecided == len(rows) else "recovered from a crash"
+        footing = f"{words.plural(len(chosen), _counted(chosen))} in a row · {footing}"
+    title = f"found after {end.occasion}" if undecided == len(rows) else end.taken_up
     counted: dict[str, int] = {}
     for row in rows:
         counted[row.verdict.word] = counted.get(row.verdict.word, 0) + 1
     summary = ", ".join(f"{count} {word}" for word, count in counted.items())
     return Recovery(rows, title, footing, summary, undecided)
+
+
+def _counted(deaths: Sequence[Death]) -> str:
+    return "death" if all(death.get("ended") != "closed" for death in deaths) else "interruption"
 
 
 def _linked(deaths: Sequence[Death]) -> list[Death]:
@@ -200,6 +212,7 @@ def _rows(death: Death) -> Sequence[RecoveryRow]:
 def explanation(row: RecoveryRow) -> list[tuple[str, str]]:
     """(label, text) lines of the explanation: what was found, when, what was decided, by which rule."""
     task, death = row.task, row.death
+    end = ending(death)
     seconds = ""
     if death.get("lastAt") and death.get("foundAt"):
         seconds = f"{words.elapsed(int(death['foundAt']) - int(death['lastAt']))} without a process"
@@ -207,17 +220,18 @@ def explanation(row: RecoveryRow) -> list[tuple[str, str]]:
         ("task", f"{row.name}  {row.doing}"),
         ("found in", f"{words.kind_word(str(task.get('kind', '')))}, phase {task.get('phase', '?')}"),
         (
-            "died",
+            end.verb.rpartition(" ")[2],
             f"process {death.get('pid')} on {death.get('host', 'this host')}, started "
             f"{clock(death.get('openedAt'), True)}",
         ),
+        ("ended", end.how),
         ("last commit", f"#{death.get('lastSeq')} at {clock(death.get('lastAt'), True)}"),
-        (
-            "found",
-            f"{clock(death.get('foundAt'), True)} by opening {death.get('foundBy')}"
-            + (f" · {seconds}" if seconds else ""),
-        ),
     ]
+    if is_taken_over(death):
+        found = f"{clock(death.get('foundAt'), True)} by opening {death.get('foundBy')}"
+        lines.append(("found", f"{found} · {seconds}" if seconds else found))
+    else:
+        lines.append(("found", "not opened since"))
     if row.decided:
         lines.append(("verdict", f"{row.verdict.word}: {row.sentence}"))
         if task.get("seq") is not None:

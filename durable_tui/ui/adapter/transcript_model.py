@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+from durable_tui.engine.endings import ending
 from durable_tui.ground.clock import clock
 from durable_tui.models.messages import content_text
 from durable_tui.ui.adapter import build
@@ -394,6 +395,7 @@ class TranscriptModel:
         tool.recovered = found
         tool.verdict = task.get("verdict", "")
         tool.died_at = death["lastAt"]
+        tool.occasion = ending(death).occasion
         return True
 
     # --- folding --------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class PanelCommands(PlaceCommands):
         if not card.card.rows:
             every = self.main.model.recovery(every=True)
             if not every.rows:
-                self.desk.tell("no crash has interrupted this session")
+                self.desk.tell("no crash or close has interrupted this session")
                 return
             card.show(every)
         card.fold(False)

@@ -168,10 +168,10 @@ def _facts(tool: Tool, glyphs: Glyphs, now: int) -> list[Run]:
     verdict = VERDICTS.get(tool.verdict)
     if tool.state == "interrupted":
         died = clock(tool.died_at, seconds=True)
-        by = f" by a crash at {died}" if died else ""
+        by = f" by {tool.occasion} at {died}" if died else ""
         out.append((f"{glyphs['recovered']} interrupted{by}", "attention"))
     elif verdict and tool.state not in ("pending",):
-        out.append((f"{glyphs['recovered']} {verdict.word} after a crash", "recovered"))
+        out.append((f"{glyphs['recovered']} {verdict.word} after {tool.occasion}", "recovered"))
     if tool.state == "failed":
         out.append(("failed", "failed"))
     elif tool.state == "aborted":

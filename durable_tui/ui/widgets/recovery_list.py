@@ -1,4 +1,4 @@
-"""The recovery card: what a crash left unfinished, and each verdict as it is decided (spec 15)."""
+"""The recovery card: what a crash or a close left unfinished, and each verdict as it is decided (spec 15)."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_spec_17_4_a_task_row_takes_the_verdict_of_its_newest_death() -> None:
     )
     assert found["taskId"] == 4 and "id" not in found and found["doing"] == "edit a"
     lines = list(report.recovery_lines(recovery))
-    assert lines[0].startswith("pid 1 on h died; last commit #3 at ")
+    assert lines[0].startswith("pid 1 on h died (how it ended is unknown); last commit #3 at ")
     assert lines[3] == f"  T4 edit a (pi.tool execute) → interrupted in #9: {rule_sentence('10')}"
     assert lines[-1] == "  nothing was unfinished"
 

@@ -76,6 +76,15 @@ def test_a_launcher_that_does_not_read_never_blocks_the_app(launcher: tuple[int,
     assert parse_status(os.read(launcher[0], 1 << 20).splitlines()[-1])["unfinished"] == 4999
 
 
+def test_spec_15_report_names_the_files_for_how_it_ends_until_everything_is_closed(launcher: tuple[int, int]) -> None:
+    terminal.report(session="s", cwd="/a", unfinished=1, ends=["/s.files/ends/1.json"])
+    first = parse_status(os.read(launcher[0], 65536).splitlines()[-1])
+    terminal.report(session="s", cwd="/a", unfinished=1)
+    last = parse_status(os.read(launcher[0], 65536).splitlines()[-1])
+    assert (first["ends"], "ends" in last) == (["/s.files/ends/1.json"], False)
+    assert parse_status(b'{"ends": ["ends/1.json", 7, "/a"]}') == {"ends": ["/a"]}, "only what is a place for a file"
+
+
 def test_report_without_a_launcher_is_nothing(fresh: None) -> None:
     terminal.report(session="s", cwd="/a", unfinished=0)
 

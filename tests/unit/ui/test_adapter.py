@@ -196,6 +196,18 @@ def test_ui_d02_ui_d03_interrupted_calls_say_what_is_known_and_show_the_policy()
     assert "It was not run again" in play.shown(200)
 
 
+@pytest.mark.parametrize(
+    ("verdict", "words"), [("interrupted", "interrupted by a close at"), ("rerun", "re-run after a close")]
+)
+def test_spec_15_a_call_that_a_close_ended_says_so(verdict: str, words: str) -> None:
+    play = Play()
+    play.append(assistant(3, call("c1", "bash", command="deploy"), stop="toolUse"))
+    play.append(result(5, "c1", "bash", "done", error="interrupted" if verdict == "interrupted" else None, task=8))
+    closed = {**death(found(8, "pi.tool", "execute", "bash deploy", verdict, entry=5)), "ended": "closed"}
+    play.ops(["s", ["recovery"], {"deaths": [closed]}])
+    assert words in play.shown() and "crash" not in play.shown()
+
+
 def test_recovered_calls_carry_their_mark() -> None:
     model = TranscriptModel()
     view = recovered_scene().root.view

@@ -76,6 +76,40 @@ def test_the_explanation_names_commits_times_and_the_rule() -> None:
     assert "not safe to repeat" in lines["why"]
 
 
+def test_spec_17_4_the_card_and_the_explanation_say_how_the_process_died_as_far_as_that_is_known() -> None:
+    lost = death(found(8, "pi.tool", "execute", "edit a.json", "interrupted"))
+    known = {**lost, "end": {"by": "launcher", "signal": "SIGKILL", "at": NOW}}
+    card, told = recovery({"deaths": [lost]}), recovery({"deaths": [known]})
+    assert "SIGKILL" not in card.footing and told.footing == f"{card.footing}: killed by SIGKILL"
+    assert dict(explanation(card.rows[0]))["ended"] == "how it ended is unknown"
+    assert dict(explanation(told.rows[0]))["ended"] == "killed by SIGKILL"
+
+
+def test_spec_15_what_a_close_ended_is_not_told_as_a_death() -> None:
+    undecided = {**death(found(8, "pi.tool", "execute", "bash make")), "ended": "closed"}
+    decided = {**death(found(8, "pi.tool", "execute", "bash make", "interrupted")), "ended": "closed"}
+    before, after = recovery({"deaths": [undecided]}), recovery({"deaths": [decided]})
+    assert (before.title, after.title) == ("found after a close", "taken up after a close")
+    for card in (before, after):
+        lines = dict(explanation(card.rows[0]))
+        words = " ".join([card.title, card.footing, *(f"{key} {text}" for key, text in lines.items())])
+        assert "died" not in words and "dead" not in words and "crash" not in words
+        assert "process 4711 was closed" in card.footing and "4711" in lines["closed"]
+        assert lines["ended"] == "in order, ending what ran" and "by opening 2" in lines["found"]
+    untold = {**undecided, "foundBy": undecided["epoch"]}
+    assert dict(explanation(recovery({"deaths": [untold]}).rows[0]))["found"] == "not opened since"
+    other = death(found(9, "pi.tool", "execute", "bash test", "interrupted"), epoch=2, found_by=3)
+    assert "2 interruptions in a row" in recovery({"deaths": [decided, other]}).footing
+    assert "2 deaths in a row" in recovery({"deaths": [death(*undecided["tasks"]), other]}).footing
+
+
+def test_spec_15_no_verdict_speaks_of_a_death_that_may_have_been_a_close() -> None:
+    of_deaths_alone = {"gaveUp"}
+    for name, verdict in VERDICTS.items():
+        words = f"{verdict.sentence} {verdict.why}"
+        assert name in of_deaths_alone or not {"died", "dead", "crash", "death"} & set(words.replace(",", "").split())
+
+
 def test_narrow_cards_leave_the_sentence_and_keep_the_verdict() -> None:
     card = recovery({"deaths": [death(found(8, "pi.tool", "execute", "edit " + "x" * 80, "interrupted"))]})
     for cells in (30, 50, 70, 110):
