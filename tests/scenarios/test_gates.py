@@ -68,6 +68,7 @@ async def test_spec_6_12_a_task_at_a_gate_is_live_holds_no_invocation_and_goes_o
     assert (row["status"], row["blocked"], row.get("restarts")) == ("pending", wait.reason, None)
     assert not rig.harness.idle and not rig.harness._engine._invocations.is_at_work(task_id)
     await wait.come(rig, task_id)
+    await until(lambda: task_id not in rig.harness._session.tasks)  # who waits for a task would wake the scheduler
     assert await outcome(rig, task_id) == {"status": "completed", "result": "came"}
     await rig.idle()
     await rig.check(idle=True)
@@ -256,17 +257,18 @@ async def test_spec_6_12_a_watch_says_blocked_with_the_gate_and_no_more_with_the
     await anext(watch)
     task_id = await start(rig, kind)
     opened_at = 0
-    async for frame in watch:
-        row = next(row for row in frame.value["tasks"] if row["id"] == task_id)
-        state = (row["status"], row.get("phase"), row.get("blocked"))
-        if row["status"] == "terminal":
-            break
-        if row.get("phase") == "two" and not opened_at:
-            assert state == ("pending", "two", wait.reason), "the frame of the gate's own commit says so"
-            opened_at = frame.seq
-            await wait.come(rig, task_id)
-        elif frame.seq > opened_at > 0 or state[1] == "one":
-            assert "blocked" not in row
+    async with asyncio.timeout(30):
+        async for frame in watch:
+            row = next(row for row in frame.value["tasks"] if row["id"] == task_id)
+            state = (row["status"], row.get("phase"), row.get("blocked"))
+            if row["status"] == "terminal":
+                break
+            if row.get("phase") == "two" and not opened_at:
+                assert state == ("pending", "two", wait.reason), "the frame of the gate's own commit says so"
+                opened_at = frame.seq
+                await wait.come(rig, task_id)
+            elif frame.seq > opened_at > 0 or state[1] == "one":
+                assert "blocked" not in row
     assert opened_at
     await watch.aclose()
 
