@@ -111,6 +111,22 @@ VERDICTS: dict[str, Verdict] = {
         "It was marked to stop before the process ended, and has been stopped.",
     ),
 }
+OF_EXTENSIONS: dict[str, Verdict] = {  # where the words above tell of the model or of tools
+    "interrupted": Verdict(
+        "interrupted",
+        "interrupted",
+        "attention",
+        "may have partly run; not run again",
+        "Nobody can say how far it came. It was not run again: the extension that brings it was told, and ended it.",
+    ),
+    "rerun": Verdict(
+        "rerun",
+        "re-run",
+        "good",
+        "safe to repeat",
+        "The extension that brings it says that this step may be repeated, so it ran again from its last checkpoint.",
+    ),
+}
 UNDECIDED = Verdict("pending", "found", "dim", "not decided yet", "It was unfinished when the process ended.")
 
 
@@ -186,12 +202,15 @@ def _current(death: Death, epoch: int) -> bool:
 def _rows(death: Death) -> Sequence[RecoveryRow]:
     out = []
     for task in death["tasks"]:
-        verdict = VERDICTS.get(task.get("verdict", ""), UNDECIDED)
+        word = task.get("verdict", "")
+        verdict = VERDICTS.get(word, UNDECIDED)
+        if not words.is_built_in(task["kind"]):
+            verdict = OF_EXTENSIONS.get(word, verdict)
         decided = "verdict" in task
         sentence = verdict.sentence
-        if task.get("verdict") == "woken" and task["kind"] == "pi.generation":
+        if word == "woken" and task["kind"] == "pi.generation":
             sentence = "its tools have finished"
-        elif task.get("verdict") == "blocked" and task.get("detail"):
+        elif "detail" in task and (word == "blocked" or verdict is OF_EXTENSIONS.get(word)):
             sentence = task["detail"]
         out.append(
             RecoveryRow(

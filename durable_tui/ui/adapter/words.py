@@ -81,6 +81,11 @@ def task_name(task_id: int | None, kind: str = "") -> str:
     return f"{(kind.rsplit('.', 1)[-1][:1] or 't').upper()}{task_id}"
 
 
+def is_built_in(kind: str) -> bool:
+    """Whether a kind of task comes with the program; the names of others begin otherwise (spec 1)."""
+    return kind.startswith(("pi.", "dt."))
+
+
 def kind_word(kind: str) -> str:
     return kind.removeprefix("pi.").removeprefix("dt.")
 

@@ -110,6 +110,26 @@ def test_spec_15_no_verdict_speaks_of_a_death_that_may_have_been_a_close() -> No
         assert name in of_deaths_alone or not {"died", "dead", "crash", "death"} & set(words.replace(",", "").split())
 
 
+def test_spec_15_a_verdict_of_an_extensions_task_speaks_of_no_model_and_no_tool() -> None:
+    told = {**found(8, "print.report", "send", "report July", "interrupted"), "detail": "the printer does not tell"}
+    [row] = recovery({"deaths": [death(told)]}).rows
+    assert row.sentence == "the printer does not tell" and row.name == "R8" and row.doing == "report July"
+    assert not {"model", "tool"} & set(dict(explanation(row))["why"].split())
+    [row] = recovery({"deaths": [death(found(8, "print.report", "send", "report July", "interrupted"))]}).rows
+    assert row.sentence == "may have partly run; not run again"
+
+
+def test_live_rows_tell_what_an_extensions_task_does() -> None:
+    page = task_row(9, "running", kind="print.page", owner=8, doing="page 1")
+    report = task_row(8, "waiting", kind="print.report", doing="report July", waitingOn=[9])
+    ended = task_row(7, "terminal", kind="print.report", doing="report June", outcome="completed")
+    tasks = {task["id"]: task for task in (ended, report, page)}
+    assert texts(live_rows(empty_view(), tasks, NOW, conversation=1)) == ["R8 report July · waiting"]
+    assert texts(live_rows(empty_view(), tasks, NOW, conversation=2)) == []
+    tasks[8] = {**report, "status": "pending", "blocked": "restart_limit"}
+    assert "parked: died too often" in texts(live_rows(empty_view(), tasks, NOW, conversation=1))[0]
+
+
 def test_narrow_cards_leave_the_sentence_and_keep_the_verdict() -> None:
     card = recovery({"deaths": [death(found(8, "pi.tool", "execute", "edit " + "x" * 80, "interrupted"))]})
     for cells in (30, 50, 70, 110):

@@ -28,7 +28,7 @@ async def probe(
     readers: tuple[ConversationReader, SessionReader] = (reader, session)
     await owned.root.submit("hello", when_busy="steer")
     await owned.harness.rename("a name")
-    row["phase"], model.view["run"], followed.root.watch(), desk, facades, readers
+    row["phase"], model.view["run"], followed.harness.watch(1), desk, facades, readers
     await owned.root.subbmit("hello")  # refused
     await owned.root.submit("hello", when_bussy="steer")  # refused
     await owned.root.configure(modle="a/b")  # refused
