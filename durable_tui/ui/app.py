@@ -25,7 +25,6 @@ from durable_tui.models.images import ImageRefused
 from durable_tui.ui import garbage
 from durable_tui.ui import themes as theme_files
 from durable_tui.ui.actions import Action, bindings, check_keymap, slash
-from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.screen import ScreenModel
 from durable_tui.ui.adapter.transcript_model import Changes
 from durable_tui.ui.appearance import Appearance
@@ -233,8 +232,8 @@ class DurableApp(App[int]):
                 self.main.composer.put(draft, stored=True)
         if former is not None:
             self._close_later(former)
-        for warning in session.opened.warnings[:1]:
-            self.tell(one_line(warning), "attention")
+        if session.opened.warnings:
+            self.tell(" · ".join(one_line(warning) for warning in session.opened.warnings), "attention")
 
     def _session_clock(self) -> int:
         """When work was let start; a fixed clock of a test stands for the whole run."""
@@ -297,12 +296,12 @@ class DurableApp(App[int]):
 
     async def switch_session(self, path: Path | None) -> None:
         """Open another session, or a new one for None; the present one is closed in order afterwards."""
-        busy = self.session is not None and self.session.model.unfinished
+        note = self.session.model.at_closing if self.session is not None else ""
         title = self.session.model.header().title if self.session else ""
         if await self.open(path, new=path is None):
             self.failure = None
-            if busy:
-                self.tell(f"“{one_line(title, 40)}” is closed in order; its work goes on at its next open")
+            if note:
+                self.tell(f"“{one_line(title, 40)}” is closed in order; {note}")
 
     def _close_later(self, session: OpenSession) -> None:
         task = asyncio.get_running_loop().create_task(session.close())
@@ -561,9 +560,8 @@ class DurableApp(App[int]):
             self.exit(status, return_code=status)
             return
         session.model.closing = True
-        unfinished = session.model.unfinished
-        note = f"; {words.plural(unfinished, 'task')} will go on at the next open" if unfinished else ""
-        self.tell(f"closing in order{note} …", "attention")
+        note = session.model.at_closing
+        self.tell(f"closing in order; {note} …" if note else "closing in order …", "attention")
         self.main.paint_moving()
         self.work(self._leave(session, status), "leave")
 

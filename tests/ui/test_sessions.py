@@ -149,7 +149,8 @@ async def test_quitting_while_busy_closes_in_order_and_says_that_work_goes_on() 
     opened.close = close  # type: ignore[method-assign]
     async with running(opened) as (app, pilot, _):
         await pilot.press("ctrl+q")
-        await until(pilot, lambda: "closing in order; 3 tasks will go on at the next open" in screen_text(app))
+        wanted = "closing in order; 3 tasks will go on at the next open; bash will be interrupted"
+        await until(pilot, lambda: wanted in screen_text(app))
         gate.set()
         await until(pilot, lambda: app.return_code == 0)
         assert opened.closed == 1

@@ -145,8 +145,12 @@ class Builder:
     def tool(self, call: ToolCallBlock) -> Tool:
         name, arguments = call["name"], call["arguments"]
         tool = Tool(call["id"], name, arguments, self.summary(name, arguments))
-        tool.replay = self._replay_of(name) if self._replay_of else ""
+        tool.replay = self.replay_of(name)
         return tool
+
+    def replay_of(self, name: str) -> str:
+        """The replay policy of a tool that is installed, else ""."""
+        return self._replay_of(name) if self._replay_of is not None else ""
 
     def summary(self, name: str, arguments: Json) -> str:
         if self._summarize is not None:

@@ -99,6 +99,16 @@ class ScreenModel:
         return sum(task["status"] != "terminal" for task in self.task_list)
 
     @property
+    def at_closing(self) -> str:
+        """What closing now does to the work, in a clause; "" when nothing is unfinished (spec 21)."""
+        if not self.unfinished:
+            return ""
+        running = [slot["name"] for slot in self.view["tools"] if rows.slot_status(slot, self.tasks) == "running"]
+        cut = [name for name in running if self.transcript.builder.replay_of(name) != "safe"]
+        interrupted = f"; {', '.join(cut)} will be interrupted" if cut else ""
+        return f"{words.plural(self.unfinished, 'task')} will go on at the next open{interrupted}"
+
+    @property
     def has_older(self) -> bool:
         return not self.all_loaded and not self.view["first"]
 

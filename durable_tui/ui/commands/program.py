@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, ClassVar
 
-from durable_tui.ui.adapter import words
 from durable_tui.ui.adapter.rows import Row, RowKey
 from durable_tui.ui.command_palette import CommandPalette
 from durable_tui.ui.commands.desk import CommandError, Desk, PlaceCommands
@@ -92,9 +91,8 @@ class ProgramCommands(PlaceCommands):
             self.desk.leave(0)
             return
         self._interrupted = now
-        unfinished = self.desk.session.model.unfinished if self.desk.session else 0
-        more = f"; {words.plural(unfinished, 'task')} will go on at the next open" if unfinished else ""
-        self.desk.tell(f"{self.main.key('interrupt')} again quits{more}")
+        note = self.desk.session.model.at_closing if self.desk.session else ""
+        self.desk.tell("; ".join(filter(None, (f"{self.main.key('interrupt')} again quits", note))))
 
     def do_suspend(self) -> None:
         self.desk.suspend_to_shell()
