@@ -182,7 +182,7 @@ class DurableApp(App[int]):
         await self._show(session)
         reason = session.harness.paused_reason
         session.model.paused = bool(first and options.paused) or bool(reason)
-        self.main.paint_moving()
+        self._paint_moving()
         await self._shown()
         if not session.model.paused and self.session is session and not self.leaving:
             await session.resume()
@@ -347,6 +347,13 @@ class DurableApp(App[int]):
         self._tell_launcher()
         self.main.paint(changes)
 
+    def _paint_moving(self) -> None:
+        """Bring the panels up to date; what fails at it keeps no work from starting and nobody from leaving."""
+        try:
+            self.main.paint_moving()
+        except Exception as error:  # noqa: BLE001 - a bug of the screen (case UI-R20)
+            self.report(error)
+
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """A terminal that takes nothing in, as over a connection that hangs, must not hold up the work.
 
@@ -377,7 +384,7 @@ class DurableApp(App[int]):
         if not self.main.has_parts:
             return
         if self.session is not None and self.session.note_problem():
-            self.main.paint_moving()
+            self._paint_moving()
         self.main.tick()
         if not self.main.model.busy:
             garbage.in_calm()
@@ -466,7 +473,7 @@ class DurableApp(App[int]):
             log.warning("the draft was not stored", exc_info=error)
             self.main.composer.not_stored(text)
             if session.note_problem():
-                self.main.paint_moving()
+                self._paint_moving()
             if not session.model.problem:  # else the banner says it
                 raise
 
@@ -562,7 +569,7 @@ class DurableApp(App[int]):
         session.model.closing = True
         note = session.model.at_closing
         self.tell(f"closing in order; {note} …" if note else "closing in order …", "attention")
-        self.main.paint_moving()
+        self._paint_moving()
         self.work(self._leave(session, status), "leave")
 
     async def _leave(self, session: OpenSession, status: int) -> None:

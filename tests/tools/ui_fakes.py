@@ -360,7 +360,7 @@ def found(task: int, kind: str, phase: str, doing: str, verdict: str | None = No
 
 def task_row(task_id: int, status: str = "running", **more: Any) -> dict[str, Any]:
     """A row of a task view: of a tool call unless `kind` says otherwise."""
-    facts = {"conversationId": 1, "kind": "pi.tool", "background": False, "abortRequested": False}
+    facts = {"conversationId": 1, "kind": "pi.tool", "background": False, "abortRequested": False, "doing": ""}
     return {"id": task_id, **facts, "status": status, **more}
 
 

@@ -61,6 +61,21 @@ async def test_spec_15_found_rows_stand_on_the_screen_before_anything_moves() ->
     assert "edit a.json" in seen[0] and "not decided yet" in seen[0]
 
 
+async def test_ui_r20_a_panel_that_cannot_be_painted_keeps_no_work_from_starting_and_nobody_from_leaving(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no such row")
+
+    monkeypatch.setattr("durable_tui.ui.adapter.rows.live_rows", broken)
+    opened = fakes.recovered_scene()
+    async with running(opened, wait=False) as (app, pilot, _):
+        await until(pilot, lambda: opened.harness.resumed == 1)
+        await until(pilot, lambda: "something on the screen failed" in screen_text(app))
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: app.return_code == 0)
+
+
 async def test_paused_starts_nothing_until_asked() -> None:
     opened = fakes.recovered_scene()
     async with running(opened, options=ScreenOptions(directory="/x", paused=True)) as (app, pilot, _):
