@@ -176,7 +176,7 @@ async def recover(
         for record in found:
             at_fault = record["id"] not in guiltless
             await _requeue(report, tx, record, died=death is not None, at_fault=at_fault, limit=restart_limit)
-    if files is not None and ends.paths:
+    if files is not None and ends.names:
         await asyncio.to_thread(remove_ends, files, ends)
     return _deaths_in_a_row(owners)
 

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NotRequired, TypedDict, TypeGuard
 
@@ -17,6 +18,7 @@ FOLDER = "ends"  # in NAME.files
 LIMIT = 4096  # bytes of one file
 MOST = 100  # files looked at
 _NAME = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
+_HALF_WRITTEN = re.compile(r"[1-9][0-9]{0,17}\.json\.[0-9]{1,10}", re.ASCII)
 _SIGNAL = re.compile(r"SIG[A-Z0-9+]{1,20}|signal [0-9]{1,3}", re.ASCII)
 
 
@@ -31,10 +33,10 @@ class LauncherEnd(TypedDict):
 
 @dataclass(slots=True)
 class Ends:
-    """What was found in the folder: the ends by epoch, every file there, and sentences about broken ones."""
+    """What was found in the folder: the ends by epoch, the files of launchers, and sentences about broken ones."""
 
     by_epoch: dict[int, LauncherEnd] = field(default_factory=dict)
-    paths: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
@@ -45,59 +47,75 @@ def end_path(files: str, epoch: int) -> str:
 
 def write_end(path: str, end: LauncherEnd) -> None:
     """Put the file in place whole. Raises OSError; makes the session's folder, but no folder above that."""
-    folder = os.path.dirname(path)
+    folder, name = os.path.split(path)
     for made in (os.path.dirname(folder), folder):
         with contextlib.suppress(FileExistsError):
             os.mkdir(made, 0o700)
-    temporary = f"{path}.{os.getpid()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(json.dumps(end).encode())
-        os.rename(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    temporary = f"{name}.{os.getpid()}"
+    with _opened(folder) as ends:
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=ends
+        )
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(json.dumps(end).encode())
+            os.rename(temporary, name, src_dir_fd=ends, dst_dir_fd=ends)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=ends)
+            raise
 
 
 def read_ends(files: str) -> Ends:
     """What launchers have told. A broken file is a problem and no error; touches files: call it in a thread."""
     found = Ends()
     folder = os.path.join(files, FOLDER)
-    try:
-        names = sorted(os.listdir(folder))[:MOST]
-    except OSError:
-        return found
-    for name in names:
-        path = os.path.join(folder, name)
-        found.paths.append(path)
-        match = _NAME.fullmatch(name)
-        if match is None:
-            continue  # a launcher that was killed while it wrote
-        try:
-            found.by_epoch[int(match[1])] = _checked(_content(path))
-        except (OSError, ValueError) as error:
-            found.problems.append(f"{path} does not tell how the program ended ({error}); it was ignored")
+    with contextlib.suppress(OSError), _opened(folder) as ends:
+        for name in sorted(os.listdir(ends))[:MOST]:
+            match = _NAME.fullmatch(name)
+            if match is None and _HALF_WRITTEN.fullmatch(name) is None:
+                continue  # somebody else's
+            found.names.append(name)
+            if match is None:
+                continue  # a launcher that was killed while it wrote
+            try:
+                found.by_epoch[int(match[1])] = _checked(_content(name, ends))
+            except (OSError, ValueError) as error:
+                path = os.path.join(folder, name)
+                found.problems.append(f"{path} does not tell how the program ended ({error}); it was ignored")
     return found
 
 
 def remove_ends(files: str, found: Ends) -> None:
     """Take away what was read, and the folders that are empty then. Raises nothing; call it in a thread."""
-    for path in found.paths:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+    with contextlib.suppress(OSError), _opened(os.path.join(files, FOLDER)) as ends:
+        for name in found.names:
+            for remove in (os.unlink, os.rmdir):
+                with contextlib.suppress(OSError):
+                    remove(name, dir_fd=ends)
     for folder in (os.path.join(files, FOLDER), files):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
-def _content(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+@contextlib.contextmanager
+def _opened(folder: str) -> Iterator[int]:
+    """The folder itself as a descriptor: whatever a link in its place leads to is nobody's business here."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _content(name: str, folder: int) -> bytes:
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError("it is no file")
-        data = file.read(LIMIT + 1)
+        data = os.read(descriptor, LIMIT + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > LIMIT:
         raise ValueError(f"it has more than {LIMIT} bytes")
     return data

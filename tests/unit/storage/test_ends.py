@@ -91,3 +91,32 @@ def test_spec_17_1_a_launcher_makes_no_folder_for_a_session_that_is_gone(tmp_pat
     with pytest.raises(FileNotFoundError):
         write_end(end_path(str(tmp_path / "gone" / "a.files"), 3), ENDED)
     assert os.listdir(tmp_path) == []
+
+
+def test_spec_17_1_a_link_in_the_folders_place_leads_to_nobodys_files(tmp_path: Path) -> None:
+    others = tmp_path / "documents"
+    others.mkdir()
+    for name in ("thesis.doc", "7.json", "7.json.12"):
+        (others / name).write_text("mine")
+    files = tmp_path / "a.files"
+    files.mkdir()
+    (files / "ends").symlink_to(others)
+    found = read_ends(str(files))
+    assert not found.by_epoch and not found.names
+    remove_ends(str(files), found)
+    with pytest.raises(OSError):
+        write_end(end_path(str(files), 9), ENDED)
+    assert sorted(os.listdir(others)) == ["7.json", "7.json.12", "thesis.doc"]
+
+
+def test_spec_17_1_a_stranger_in_the_folder_stays_and_a_folder_there_takes_no_descriptor(tmp_path: Path) -> None:
+    files = str(tmp_path / "a.files")
+    write_end(end_path(files, 3), ENDED)
+    Path(files, "ends", "notes.txt").write_text("mine")
+    os.mkdir(end_path(files, 5))
+    open_before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    found = read_ends(files)
+    remove_ends(files, found)
+    if open_before:
+        assert len(os.listdir("/proc/self/fd")) == open_before
+    assert os.listdir(Path(files, "ends")) == ["notes.txt"]
