@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from durable_tui.engine.recovery import PARKED
-from durable_tui.engine.task_record import changed, gate_of, is_decided
+from durable_tui.engine.task_record import changed, gate_of, is_decided, is_gate
 from durable_tui.session import DocumentDefinition, DocumentRefused, Session, Transaction
 from durable_tui.session.documents import value_of
 from durable_tui.storage.records import Gate, LiveState, TaskRecord, TimeGate
 
 T = TypeVar("T")
 LONGEST_SLEEP = 30.0  # seconds: a machine that slept or a clock that jumped is noticed within this time
-FORMS = ({"time", "since"}, {"submission"}, {"ask"}, {"person"})
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,10 +72,10 @@ class Gates:
     async def _admit(self, tx: Transaction) -> None:
         """Bring what the commit's new gates wait for into memory. ValueError for one that could never open."""
         for task_id, task in tx.tasks.items():
-            gate, before = gate_of(task), self._session.tasks.get(task_id)
-            if gate is None or (before is not None and gate_of(before) == gate):
+            gate, before = task["state"].get("gate"), self._session.tasks.get(task_id)
+            if gate is None or (before is not None and before["state"].get("gate") == gate):
                 continue
-            if gate.keys() - {"reason"} not in FORMS or not gate["reason"] or gate["reason"] in PARKED:
+            if not is_gate(gate) or gate["reason"] in PARKED:
                 raise ValueError(f"task {task_id} cannot wait at the gate {gate!r} (spec 6.12)")
             if not await self._is_known(tx, gate):
                 raise ValueError(f"task {task_id} would wait for ever: nobody knows of its gate {gate!r} (spec 6.12)")

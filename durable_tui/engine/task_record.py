@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Literal, TypedDict, TypeGuard, Unpack, cast
 
 from durable_tui.session import Transaction
 from durable_tui.storage.records import Gate, GateForm, Outcome, TaskRecord, TaskState, WaitingState
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Policy = Literal["allSettled", "failFast"]
 Status = Literal["pending", "running", "waiting", "completing", "terminal"]
 TERMINAL: Literal["terminal"] = "terminal"
+LARGEST = 2**53 - 1  # milliseconds, or an id: what every reader of JSON can hold
 
 
 # -- reading a record ------------------------------------------------------------------------------------------------
@@ -51,8 +52,25 @@ def outcome_detail(outcome: Outcome) -> str | None:
 
 
 def gate_of(record: TaskRecord) -> Gate | None:
-    """What a pending task waits for that is not a task (spec 6.12)."""
-    return cast("Gate | None", record["state"].get("gate"))
+    """What a pending task waits for that is not a task (spec 6.12); what has no form of one holds nobody."""
+    gate = record["state"].get("gate")
+    return gate if is_gate(gate) else None
+
+
+def is_gate(value: object) -> TypeGuard[Gate]:
+    """Whether a value has one of the forms of a gate (spec 17.2)."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("reason"), str) or not value["reason"]:
+        return False
+    form = value.keys() - {"reason"}
+    if form == {"time", "since"}:
+        return _is_number(value["time"]) and _is_number(value["since"])
+    if form == {"submission"}:
+        return _is_number(value["submission"])
+    return (form == {"ask"} and isinstance(value["ask"], str)) or (form == {"person"} and value["person"] is True)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
 
 
 def gate_form(gate: Gate) -> GateForm:

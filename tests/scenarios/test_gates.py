@@ -10,6 +10,7 @@ import pytest
 
 from durable_tui.agent.documents import ASKS
 from durable_tui.agent.extension import Extension
+from durable_tui.delta import freeze
 from durable_tui.engine import TaskHandle, TaskNotGated, advance_gated, new_task, time_gate
 from durable_tui.storage import MemoryStorage
 from durable_tui.storage.records import Batch, Gate, OwnerRow
@@ -447,8 +448,15 @@ async def test_spec_6_12_a_checkpoint_given_just_before_the_reservation_is_not_l
         {"reason": "restart_limit", "person": True},
         {"reason": "tea", "time": 5},
         {"reason": "tea", "time": 5, "since": 1, "person": True},
+        {"reason": "tea", "time": "soon", "since": 0},
+        {"reason": "tea", "time": 2**60, "since": 0},
+        {"reason": "tea", "person": False},
+        {"reason": 5, "person": True},
     ],
-    ids=["no submission", "no ask", "nothing", "no reason", "a reason of ours", "no beginning", "two things"],
+    ids=[
+        "no submission", "no ask", "nothing", "no reason", "a reason of ours", "no beginning", "two things",
+        "no number", "no time a reader can hold", "no person", "no word",
+    ],
 )
 async def test_spec_6_12_a_gate_that_could_never_open_is_refused(opened: Open, gate: Any) -> None:
     async def one(task: TaskHandle) -> None:
@@ -459,6 +467,16 @@ async def test_spec_6_12_a_gate_that_could_never_open_is_refused(opened: Open, g
     rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind])])
     ended = await outcome(rig, await start(rig, kind))
     assert ended["status"] == "faulted" and "spec 6.12" in ended["error"], ended
+
+
+async def test_spec_6_12_a_stored_gate_of_no_form_keeps_no_session_shut_and_holds_nobody(opened: Open) -> None:
+    rig, task_id = await _gated(opened, PersonWait())
+    record: Any = await rig.storage.task(task_id)
+    record = {**record, "state": {**record["state"], "gate": {"reason": "tea", "time": "soon", "since": 0}}}
+    await rig.storage.commit(Batch(seq=rig.storage.mint_seq(), at=1, tasks=[freeze(record)]))
+    await rig.crash()
+    await rig.harness.resume()
+    assert (await outcome(rig, task_id))["status"] == "completed"
 
 
 async def test_spec_6_12_an_abort_handler_may_not_wait_at_a_gate(opened: Open) -> None:
