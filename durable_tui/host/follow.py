@@ -6,12 +6,13 @@ Looks at the newest commit a few times a second and reads what changed since, in
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from durable_tui.models.provider import ModelError
 from durable_tui.session.watch import Frame
+from durable_tui.storage.errors import SnapshotLost, StorageError
 from durable_tui.storage.records import ROOT
 from durable_tui.views.build import is_stored, resuming_ops
 from durable_tui.views.look import Look, ReaderWords
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from durable_tui.views.shapes import Position, SessionView
 
 INTERVAL = 0.3  # seconds between two looks
+T = TypeVar("T")
 
 
 class FollowedSession:
@@ -87,19 +89,35 @@ class FollowedSession:
     ) -> AsyncGenerator[Frame[SessionView], None]:
         """As `Harness.watch`: the view now, and again whenever commits have changed it; each frame of one moment."""
         look = Look(self._storage, self._words, conversation_id, self._window)
-        async with self._looking, self._storage.snapshot():
-            seq, at = await self._newest()
-            if since is not None and not await is_stored(self._storage, since):
-                since = None
-            await look.begin(tail, since)
-        value = look.view()
-        yield Frame(value, [["r", value]] if since is None else resuming_ops(look.parts, since), seq, at)
-        async for _ in self._changes(seq):
-            async with self._looking, self._storage.snapshot():
-                seq, at = await self._newest()
-                ops = await look.again()
-            if ops:
-                yield Frame(look.view(), ops, seq, at)
+        try:
+            seq, at, since = await self._moment(lambda: self._begin(look, tail, since))
+            value = look.view()
+            yield Frame(value, [["r", value]] if since is None else resuming_ops(look.parts, since), seq, at)
+            async for _ in self._changes(seq):
+                seq, at, ops = await self._moment(look.again)
+                if ops:
+                    yield Frame(look.view(), ops, seq, at)
+        except StorageError:
+            if not self._closed.is_set():
+                raise  # else it was closed in the midst of a look
+
+    async def _begin(self, look: Look, tail: int | None, since: Position | None) -> Position | None:
+        """Take the first look; whether it goes on where a copy stands."""
+        if since is not None and not await is_stored(self._storage, since):
+            since = None
+        await look.begin(tail, since)
+        return since
+
+    async def _moment(self, looking: Callable[[], Awaitable[T]]) -> tuple[int, int, T]:
+        """(seq, time, what was seen) of one moment: the newest commit then, and a look at what it left."""
+        while True:
+            try:
+                async with self._looking, self._storage.snapshot():
+                    rows = await self._storage.commits(limit=1, reverse=True)
+                    seen = await looking()
+                    return (rows[0].seq, rows[0].at, seen) if rows else (0, 0, seen)
+            except SnapshotLost:
+                continue
 
     async def _changes(self, seq: int) -> AsyncGenerator[int, None]:
         """The newest commit, each time there is another one than `seq` or the last told."""
@@ -112,11 +130,6 @@ class FollowedSession:
             if newest != seq:
                 seq = newest
                 yield newest
-
-    async def _newest(self) -> tuple[int, int]:
-        """The newest commit and its time; zeros before the first."""
-        rows = await self._storage.commits(limit=1, reverse=True)
-        return (rows[0].seq, rows[0].at) if rows else (0, 0)
 
 
 class FollowedConversation:

@@ -8,6 +8,7 @@ from durable_tui.ground.lazy import lazy
 from durable_tui.storage.errors import (
     Fenced,
     SessionLocked,
+    SnapshotLost,
     StorageDamaged,
     StorageError,
     StorageForeign,
@@ -29,6 +30,7 @@ __all__ = [
     "Owner",
     "Reader",
     "SessionLocked",
+    "SnapshotLost",
     "SqliteReader",
     "SqliteStorage",
     "StorageDamaged",

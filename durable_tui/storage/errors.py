@@ -25,6 +25,10 @@ class Fenced(StorageError):
     """Another process owns the store now; certain, and fatal to this owner (spec 4.2)."""
 
 
+class SnapshotLost(StorageError):
+    """A file that was at rest is written to now, and a look at it saw two moments; look again."""
+
+
 class LockHolder(TypedDict, total=False):
     """Who owns a session now, as far as it says so; times in milliseconds, `startedAt` is that of the opening."""
 

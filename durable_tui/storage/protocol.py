@@ -127,7 +127,10 @@ class Follower(Reader, Protocol):
     """A reader beside whoever owns the session."""
 
     def snapshot(self) -> AbstractAsyncContextManager[None]:
-        """Every read inside sees the same commits, however many are made meanwhile. For short looks, one at a time."""
+        """Every read inside sees the same commits, however many are made meanwhile. For short looks, one at a time.
+
+        Raises SnapshotLost when that cannot be kept up.
+        """
 
 
 @runtime_checkable

@@ -179,7 +179,8 @@ class DurableApp(App[int]):
             self._cannot_open(error, self._tried)
             return False
         session = OwnedSession(opened, self.paint, glyphs=self.glyphs, report=self.report, now=self._session_clock)
-        await self._show(session)
+        if not await self._show(session, self._tried):
+            return False
         reason = session.harness.paused_reason
         session.model.paused = bool(first and options.paused) or bool(reason)
         self._paint_moving()
@@ -205,22 +206,31 @@ class DurableApp(App[int]):
             self._cannot_open(error, path)
             return
         self.failure = None
-        await self._show(OpenSession(opened, self.paint, glyphs=self.glyphs, report=self.report))
+        await self._show(OpenSession(opened, self.paint, glyphs=self.glyphs, report=self.report), path)
 
-    async def _show(self, session: OpenSession) -> None:
-        """Put a session on the screen; the former one is closed in order."""
-        former = self.session
+    async def _show(self, session: OpenSession, path: Path | None) -> bool:
+        """Put a session on the screen; the former one is closed in order. One that cannot be read is given up, and told."""
+        former, composer = self.session, self.main.composer
+        text = composer.text
         if former is not None:
             await self._keep_draft(former)
         self.session = session
         self._tell_launcher()  # whatever kills the program from now on, it is told how to continue
         if former is not None:  # what was typed before the first session was open stays
-            self.main.composer.put("", stored=True)
-            self.main.composer.cleared.clear()
-        self.main.composer.files = session.files.find
-        self.main.composer.pasted = session.pasted
+            composer.put("", stored=True)
+            composer.cleared.clear()
+        composer.files, composer.pasted = session.files.find, session.pasted
         session.start_feed()
         await session.feed.first.wait()
+        if session.feed.failure is not None and not session.model.has_view:
+            self.session = former
+            self._tell_launcher()
+            if former is not None:
+                composer.put(text + composer.text, stored=False)
+                composer.files, composer.pasted = former.files.find, former.pasted
+            await session.close()
+            self._cannot_open(session.feed.failure, path)
+            return False
         session.note_problem()
         self.main.attach(session.model)
         self.main.set_notice(welcome(session.model.header()))
@@ -234,6 +244,7 @@ class DurableApp(App[int]):
             self._close_later(former)
         if session.opened.warnings:
             self.tell(" · ".join(one_line(warning) for warning in session.opened.warnings), "attention")
+        return True
 
     def _session_clock(self) -> int:
         """When work was let start; a fixed clock of a test stands for the whole run."""
@@ -411,7 +422,11 @@ class DurableApp(App[int]):
         self.main.footer.say([(one_line(text, 300), tone)])
         if self._said is not None:
             self._said.stop()
-        self._said = self.main.set_timer(SAID_FOR, lambda: self.main.footer.say([]))
+        self._said = self.set_timer(SAID_FOR, self._said_enough)
+
+    def _said_enough(self) -> None:
+        if self.main.has_parts:  # else the screen is gone already
+            self.main.footer.say([])
 
     def report(self, error: BaseException) -> None:
         """Something of the screen failed; the run goes on, the log has the rest (case UI-R20)."""

@@ -40,20 +40,26 @@ class Feed:
         self._painted = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.first = asyncio.Event()
-        self.ended = asyncio.Event()
+        self.failure: Exception | None = None
 
     async def run(self) -> None:
-        """Until the session closes or this is cancelled; stopping a watch stops no work."""
+        """Until the session closes or this is cancelled; stopping a watch stops no work.
+
+        `first` is set with the first frame, or with the `failure` that came instead of one.
+        """
         try:
             async with aclosing(self._session.watch(self.model.conversation_id, tail=TAIL)) as watch:
                 async for frame in watch:
                     self._note(self._take(frame))
                     self.first.set()
+        except Exception as error:  # noqa: BLE001 - what cannot be read is told, and the rest of the screen goes on
+            self.failure = error
+            self._report(error)
         finally:
             if self._timer is not None:
                 self._timer.cancel()
             self.flush()
-            self.ended.set()
+            self.first.set()
 
     def _take(self, frame: Frame[SessionView]) -> Changes:
         try:

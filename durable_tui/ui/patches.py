@@ -68,6 +68,10 @@ class Pastes:
             data = data[cut:]
         return "".join(parts), stray
 
+    def begin_with(self, data: str) -> bool:
+        """Whether this read completes the mark of a beginning that the one before began."""
+        return _PASTE_START in self._former + data[: len(_PASTE_START)]
+
     def _pasted(self, data: str, parts: list[str]) -> str:
         """Take what belongs to the paste, to the last end before another beginning; return the rest."""
         end = data.find(_PASTE_END)
@@ -106,7 +110,7 @@ def apply() -> None:
         if "\x1b[<" in data:
             data = _BROKEN_MOUSE.sub("", data)
         pastes: Pastes = self.__dict__.setdefault("_dtui_pastes", Pastes())
-        if not pastes.inside and is_burst(data):
+        if not pastes.inside and not pastes.begin_with(data) and is_burst(data):
             return [events.Paste(data)]
         taken, stray = pastes.take(data)
         if data and not taken:

@@ -147,13 +147,17 @@ async def load_entries(
         page = await storage.entries(conversation_id, limit=tail + 1, reverse=True)
         return [shown_entry(stored.record, stored.seq) for stored in reversed(page[:tail])], len(page) <= tail
     oldest = since.get("oldest") if since is not None else None
-    loaded: list[ShownEntry] = []
-    after = oldest - 1 if oldest is not None else 0
     first = oldest is None or not await storage.entries(conversation_id, before=oldest, limit=1)
+    return await entries_after(storage, conversation_id, oldest - 1 if oldest is not None else 0), first
+
+
+async def entries_after(storage: Reader, conversation_id: int, after: int) -> list[ShownEntry]:
+    """All entries with a greater id, in order, read page by page."""
+    loaded: list[ShownEntry] = []
     while page := await storage.entries(conversation_id, after=after, limit=PAGE):
         loaded.extend(shown_entry(stored.record, stored.seq) for stored in page)
         after = page[-1].record["id"]
-    return loaded, first
+    return loaded
 
 
 def resuming_ops(value: Parts, since: Position) -> list[Op]:

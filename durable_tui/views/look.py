@@ -11,16 +11,17 @@ from durable_tui.engine.definitions import Definitions
 from durable_tui.engine.recovery import RECOVERY, RESTART_LIMIT
 from durable_tui.engine.reports import Reports
 from durable_tui.engine.task_record import gate_of
+from durable_tui.ground.clock import now_ms
 from durable_tui.session import stored_value
 from durable_tui.views.build import (
     ENDED_SHOWN,
     PLACES,
     appended,
+    entries_after,
     initial,
     live_part,
     load_entries,
     session_view,
-    shown_entry,
     task_row,
     view_context,
 )
@@ -65,8 +66,7 @@ class Look:
         """Read what is new; the ops that took the parts there."""
         former, entries = self.parts, cast("list[ShownEntry]", self.parts["entries"])
         ops: list[Op] = []
-        last = entries[-1]["id"] if entries else 0
-        added = [shown_entry(stored.record, stored.seq) for stored in await self._storage.entries(self._id, after=last)]
+        added = await entries_after(self._storage, self._id, entries[-1]["id"] if entries else 0)
         if added:
             ops.append(appended(len(entries), added))
             entries = [*entries, *added]
@@ -148,10 +148,14 @@ class ReaderWords:
         return self._definitions.elsewhere(record)
 
     def blocked(self, record: TaskRecord) -> str | None:
+        if record["abortRequested"]:
+            return None  # what is marked stays for nothing but its own work (spec 6.12)
         if self._restart_limit and record.get("restarts", 0) >= self._restart_limit:
             return RESTART_LIMIT
         gate = gate_of(record)
-        return gate["reason"] if gate is not None else None
+        if gate is None or ("time" in gate and gate["time"] <= now_ms()):
+            return None
+        return gate["reason"]
 
     def verdict(self, record: TaskRecord) -> Verdict | None:
         return self._verdicts.get(record["id"])

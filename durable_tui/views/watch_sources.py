@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, cast
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from durable_tui.agent.documents import LIVE
 from durable_tui.agent.shapes import Live
@@ -12,7 +12,7 @@ from durable_tui.delta import diff, freeze
 from durable_tui.engine.engine import Engine
 from durable_tui.engine.shapes import Verdict
 from durable_tui.session import Commit, Frame, Session, SomeDefinition, Watch
-from durable_tui.session.documents import Address, DocumentChange
+from durable_tui.session.documents import Address, DocumentChange, DocumentState
 from durable_tui.storage.records import TaskRecord
 from durable_tui.views.build import (
     ENDED_SHOWN,
@@ -116,15 +116,20 @@ class Part(Protocol):
 
 
 class ViewSource(Generic[V]):
-    """Feeds one watch with a view put together from parts; `build` makes the view of their keys."""
+    """Feeds one watch with a view put together from parts; `build` makes the view of their keys.
+
+    The watch keeps it, and not the other way round: one that nobody holds any more is fed no longer.
+    """
 
     def __init__(self, session: Session, watch: Watch[V], build: Callable[[Parts], V], parts: Sequence[Part]) -> None:
         self._session = session
-        self._watch = watch
+        self._watch = ref(watch)
         self._build = build
         self._parts = parts
         self._resumed: list[Op] | None = None
         self._ready = False
+        self._seq = session.seq  # the newest commit that was taken
+        self._look_due = False
         self._stops = [session.observe(self._observe), *(part.on_change(self._look) for part in parts)]
 
     @classmethod
@@ -172,18 +177,32 @@ class ViewSource(Generic[V]):
         return value
 
     def _observe(self, commit: Commit) -> None:
+        self._seq = commit.seq
         ops: list[Op] = []
         for part in self._parts:
             ops += part.take(commit)
-        if ops and self._ready:
-            self._watch.push(Frame(self._build(self._value()), ops, commit.seq, commit.at))
+        if self._look_due:
+            ops += self._changes()
+        self._push(ops)
 
     def _look(self) -> None:
-        if not self._ready:
+        if self._session.seq != self._seq:
+            self._look_due = True  # others were told of this commit first: one commit is one frame
+        elif self._ready:
+            self._push(self._changes())
+
+    def _changes(self) -> list[Op]:
+        self._look_due = False
+        return [op for part in self._parts for op in part.look()]
+
+    def _push(self, ops: list[Op]) -> None:
+        if not ops or not self._ready:
             return
-        ops = [op for part in self._parts for op in part.look()]
-        if ops:
-            self._watch.push(Frame(self._build(self._value()), ops, self._session.seq, self._session.at))
+        watch = self._watch()
+        if watch is None:
+            self.detach()
+        else:
+            watch.push(Frame(self._build(self._value()), ops, self._session.seq, self._session.at))
 
 
 class ConversationPart:
@@ -195,14 +214,16 @@ class ConversationPart:
         self._id = conversation_id
         self._items: list[ShownEntry] = []
         self._loaded: list[ShownEntry] = []
+        self._found: dict[Address, DocumentState] = {}
         self._first = False
         self._ready = False
         self.value: Parts = {}
 
     async def load(self, tail: int | None, since: Position | None) -> None:
-        for _, definition in PLACES:
-            await self._session.load_document(_address(definition, self._id))
-        await self._session.load_document(LIVE.address(self._id))
+        for address in (*(_address(definition, self._id) for _, definition in PLACES), LIVE.address(self._id)):
+            state = await self._session.load_document(address)
+            if state is not None:
+                self._found[address] = state
         self._loaded, self._first = await load_entries(self._session.storage, self._id, tail, since)
 
     def begin(self) -> None:
@@ -215,15 +236,21 @@ class ConversationPart:
         self._items = [*loaded, *(entry for entry in late if entry["id"] > newest)]
         value: Parts = {"entries": Entries(self._items), "first": self._first}
         for key, definition in PLACES:
-            state = session.cached_document(_address(definition, self._id))
+            state = self._state(_address(definition, self._id))
             value[key] = state.value if state is not None else initial(definition)
-        state = session.cached_document(LIVE.address(self._id))
+        state = self._state(LIVE.address(self._id))
         value.update(live_part(state.value if state is not None else {}))
+        self._found = {}
         context = view_context(value, self._window)
         if context is not None:
             value["context"] = context
         self.value = value
         self._ready = True
+
+    def _state(self, address: Address) -> DocumentState | None:
+        """A document as it is now: in memory when a commit has changed it since it was read, else as it was read."""
+        known = self._session.cached_document(address)
+        return known if known is not None or self._session.is_absent(address) else self._found.get(address)
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
         return _nothing

@@ -454,8 +454,17 @@ async def test_spec_6_12_a_checkpoint_given_just_before_the_reservation_is_not_l
         {"reason": 5, "person": True},
     ],
     ids=[
-        "no submission", "no ask", "nothing", "no reason", "a reason of ours", "no beginning", "two things",
-        "no number", "no time a reader can hold", "no person", "no word",
+        "no submission",
+        "no ask",
+        "nothing",
+        "no reason",
+        "a reason of ours",
+        "no beginning",
+        "two things",
+        "no number",
+        "no time a reader can hold",
+        "no person",
+        "no word",
     ],
 )
 async def test_spec_6_12_a_gate_that_could_never_open_is_refused(opened: Open, gate: Any) -> None:

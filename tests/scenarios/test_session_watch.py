@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import random
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -11,15 +13,22 @@ from typing import Any
 import pytest
 
 from durable_tui.agent.documents import DRAFT
-from durable_tui.agent.extension import Registry
+from durable_tui.agent.extension import Extension, Registry
+from durable_tui.engine import TaskHandle, new_task
 from durable_tui.host import follow
 from durable_tui.host.follow import FollowedSession
+from durable_tui.session import DocumentDefinition
+from durable_tui.views import build
 from durable_tui.views.frames import plain, plain_frame
+from durable_tui.views.look import ReaderWords
 from tests.scenarios.conftest import Open
+from tests.tools.custom_tasks import PersonWait, blocked_by, define, finish, outcome, start, waiting_kind
 from tests.tools.folding import fold
 from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
 from tests.tools.waiting import until
+
+NOTES: DocumentDefinition[dict[str, int]] = DocumentDefinition("t.notes", "conversation", dict, history="latest")
 
 
 class Copy:
@@ -121,14 +130,71 @@ async def test_spec_13_a_copy_of_commits_that_are_not_stored_starts_anew(opened:
         rig.harness.watch(99)
 
 
+async def test_spec_13_one_commit_is_one_frame_also_when_it_opens_a_gate(opened: Open) -> None:
+    """A task waits for the submission that the answer settles; a copy of each frame goes on from where it stands."""
+    rig = await opened([call(("gate", {"text": "g"})), say("done")])
+
+    async def one(task: TaskHandle) -> None:
+        async with task.commit() as tx:
+            task.advance(tx, {"phase": "two"}, gate={"reason": "accept", "submission": task.input})
+
+    kind = define("t.k", one=one, two=finish)
+    rig.install(kind)
+    async with copying(rig.harness.watch(rig.root.id), Copy()) as copy:
+        submission = await rig.root.submit("go")
+        await rig.effects.wait_started("gate")
+        async with rig.harness.commit() as tx:
+            made = new_task(tx, conversation_id=1, definition=kind, input=submission.id, running=False)
+        rig.harness._engine.wake()
+        await until(lambda: blocked_by(rig, made["id"]) == "accept")
+        rig.effects.gate("g").set()
+        await outcome(rig, made["id"])
+        await until(lambda: "run" not in copy.value and copy.value["entries"][-1]["kind"] == "pi.assistant")
+    for where, value in copy.at:
+        resumed = Copy(value)
+        async with aclosing(rig.harness.watch(rig.root.id, since=where)) as frames:
+            resumed.take(await anext(frames))
+        assert resumed.whole == 0
+
+
+async def test_spec_13_a_watch_prepared_while_commits_land_shows_what_is_stored(opened: Open) -> None:
+    rig = await opened([say("x")])
+    await rig.root.set_draft("kept")
+
+    async def write() -> None:
+        while True:
+            async with rig.root.commit() as tx:
+                (await tx.document(NOTES, rig.root.id)).value["n"] = 1
+            await asyncio.sleep(0)
+
+    for _ in range(5):  # each time with nothing in memory
+        await rig.kill()
+        await rig.reopen()
+        seq = rig.harness._session.seq
+        writer = asyncio.create_task(write())
+        await until(lambda seq=seq: rig.harness._session.seq > seq + 2)
+        async with aclosing(rig.harness.watch(rig.root.id)) as frames:
+            view = (await anext(frames)).value
+        writer.cancel()
+        await asyncio.gather(writer, return_exceptions=True)
+        assert (view["draft"]["text"], view["agent"]["model"]["modelId"]) == ("kept", "m")
+
+
+async def test_spec_13_a_watch_that_nobody_holds_is_fed_no_longer(opened: Open) -> None:
+    rig = await opened([say("x")])
+    await rig.root.set_draft("a")
+    before = len(rig.harness._session._observers)
+    for _ in range(20):
+        async for _frame in rig.harness.watch(rig.root.id):
+            break
+    gc.collect()
+    await rig.root.set_draft("b")
+    assert len(rig.harness._session._observers) == before
+
+
 @pytest.fixture
 def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "INTERVAL", 0.002)
-
-
-@pytest.fixture
-def backend() -> str:
-    return "sqlite"
 
 
 async def followed(rig: Rig) -> FollowedSession:
@@ -140,6 +206,10 @@ async def followed(rig: Rig) -> FollowedSession:
 
 @pytest.mark.usefixtures("quick_looks")
 class TestFollower:
+    @pytest.fixture
+    def backend(self) -> str:
+        return "sqlite"
+
     async def test_spec_13_a_follower_sees_what_the_owner_sees(self, opened: Open) -> None:
         rig = await opened([call(("gate", {"text": "g"}), ("boom", {"text": "b"})), say("done")])
         session = await followed(rig)
@@ -178,6 +248,46 @@ class TestFollower:
             said = value["entries"][-1]["model"][0]["content"] if value["entries"] else ""
             assert value["draft"]["text"] == said
         await session.close()
+
+    async def test_spec_13_a_follower_misses_nothing_of_a_long_absence(
+        self, opened: Open, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rig = await opened([say("x")])
+        session = await followed(rig)
+        frames = session.watch(rig.root.id)
+        copy = Copy()
+        copy.take(await anext(frames))
+        monkeypatch.setattr(build, "PAGE", 100)
+        for _ in range(5):
+            async with rig.root.commit() as tx:
+                for number in range(50):
+                    tx.append(rig.root.id, "pi.user", model=[{"role": "user", "content": str(number), "timestamp": 1}])
+        copy.take(await anext(frames))
+        assert len(copy.value["entries"]) == 250
+        await frames.aclose()
+        await session.close()
+
+    async def test_spec_13_closing_a_follower_in_the_midst_of_a_look_ends_its_watch(self, opened: Open) -> None:
+        rig = await opened([say("x")])
+        for _ in range(20):
+            session = await followed(rig)
+            following = asyncio.create_task(Copy().follow(session.watch(rig.root.id)))
+            await asyncio.sleep(random.uniform(0, 0.01))
+            await session.close()
+            await asyncio.wait_for(following, 10)
+
+    async def test_spec_6_12_a_follower_calls_what_is_marked_or_due_not_blocked(self, opened: Open) -> None:
+        kind = waiting_kind(PersonWait())
+        rig = await opened([say("x")], extensions=[Extension("tasks", tasks=[kind])])
+        task_id = await start(rig, kind)
+        await until(lambda: blocked_by(rig, task_id) == PersonWait.reason)
+        words = ReaderWords(Registry(), restart_limit=5)
+        record: Any = await rig.storage.task(task_id)
+        assert words.blocked(record) == PersonWait.reason
+        assert words.blocked({**record, "abortRequested": True, "restarts": 9}) is None
+        assert words.blocked({**record, "restarts": 9}) == "restart_limit"
+        due = {**record["state"], "gate": {"reason": "tea", "time": 5, "since": 1}}
+        assert words.blocked({**record, "state": due}) is None
 
     async def test_spec_13_a_task_that_ends_between_two_looks_is_seen(
         self, opened: Open, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,52 @@ async def test_what_cannot_be_opened_is_said_without_a_traceback(error: type[Exc
         await pilot.press("escape")
         await until(pilot, lambda: app.return_code == status)
     assert app.failure is not None and app.failure[0] == status and words in app.failure[1]
+
+
+class Unreadable(fakes.FakeHarness):
+    """Opens, and then cannot be read."""
+
+    def watch(self, conversation_id: int, *, tail: int | None = None, since: Any = None) -> Any:
+        async def frames() -> AsyncIterator[Any]:
+            raise StorageDamaged("the file holds a record that is not JSON")
+            yield
+
+        return frames()
+
+
+async def test_a_session_that_cannot_be_read_is_given_up_and_told_and_the_former_one_stays() -> None:
+    torn = fakes.FakeOpened(fakes.FakeConversation(), Unreadable())
+    whole = fakes.FakeOpened(fakes.FakeConversation(), fakes.FakeHarness())
+    sessions = [whole, torn]
+
+    async def opener(_options: Any, _path: Any) -> Any:
+        return sessions.pop(0)
+
+    app = DurableApp(ScreenOptions(directory="/x"), opener=opener, host=FakeHost(FakeCatalogue([])))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.session is not None and app.session.started)
+        app.main.composer.insert("half a thought")
+        app.work(app.switch_session(Path("/s/torn.sqlite")), "switch")
+        await until(pilot, lambda: "a record that is not JSON" in screen_text(app))
+        assert torn.closed == 1 and whole.closed == 0
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is app.main)
+        assert app.session is not None and app.session.opened is whole
+        assert app.main.composer.text == "half a thought"
+
+
+async def test_a_first_session_that_cannot_be_read_ends_with_what_is_wrong() -> None:
+    torn = fakes.FakeOpened(fakes.FakeConversation(), Unreadable())
+
+    async def opener(_options: Any, _path: Any) -> Any:
+        return torn
+
+    app = DurableApp(ScreenOptions(directory="/x"), opener=opener, host=FakeHost(FakeCatalogue([])))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: "a record that is not JSON" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.return_code == 4)
+    assert torn.closed == 1
 
 
 async def test_quitting_while_busy_closes_in_order_and_says_that_work_goes_on() -> None:

@@ -6,7 +6,7 @@ import sqlite3
 import sys
 
 from durable_tui.ground.clock import now_ms
-from durable_tui.storage.errors import StorageDamaged, StorageError
+from durable_tui.storage.errors import SnapshotLost, StorageDamaged, StorageError
 from durable_tui.storage.identity import liveness, this_owner
 from durable_tui.storage.protocol import Durability
 from durable_tui.storage.records import Liveness, OwnerRow
@@ -171,7 +171,7 @@ class Reading(Handle):
         raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
 
     def begin_snapshot(self) -> None:
-        """Read what is committed now until `end_snapshot`; a file found at rest that is written to meanwhile begins anew."""
+        """Read what is committed now until `end_snapshot`."""
         if not self._in_snapshot:
             self.raw.execute("BEGIN")
             self._in_snapshot = True
@@ -186,12 +186,14 @@ class Reading(Handle):
         return self._seen.quiet and signature(self.path) != self._seen
 
     def renew(self) -> None:
+        """Open the file anew. Raises SnapshotLost inside a snapshot, and ends it."""
+        if self._in_snapshot:
+            self._in_snapshot = False
+            raise SnapshotLost(f"{self.label} changed while it was looked at")
         self.raw.close()
         self.raw, self._seen = connect_reading(self.path)
         self.raw.execute(f"PRAGMA busy_timeout={BUSY_MS}")
         self._known = None
-        if self._in_snapshot:
-            self.raw.execute("BEGIN")
 
     def newest_seq(self) -> int:
         """The newest commit's seq; asked for only when another connection changed the file."""

@@ -45,7 +45,10 @@ class SqliteReader(SqliteReads[Reading]):
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[None]:
-        """Every read inside sees the same commits, however many are made meanwhile. For short looks, one at a time."""
+        """Every read inside sees the same commits, however many are made meanwhile. For short looks, one at a time.
+
+        Raises SnapshotLost when the file was at rest and is written to now.
+        """
         begun, cancelled = await uninterrupted(self._job(Reading.begin_snapshot))
         try:
             if cancelled:
@@ -54,7 +57,9 @@ class SqliteReader(SqliteReads[Reading]):
             yield
         finally:
             if not begun.cancelled() and begun.exception() is None:
-                await uninterrupted(self._job(Reading.end_snapshot))
+                _, cancelled = await uninterrupted(self._job(Reading.end_snapshot))
+                if cancelled:
+                    raise asyncio.CancelledError
 
     async def _run(self, job: Callable[[Reading], T]) -> T:
         return await self._thread.run(lambda reading: _steady(reading, job))

@@ -100,8 +100,8 @@ class ScreenModel:
 
     @property
     def at_closing(self) -> str:
-        """What closing now does to the work, in a clause; "" when nothing is unfinished (spec 21)."""
-        if not self.unfinished:
+        """What closing now does to the work, in a clause; "" when it does nothing to any (spec 21)."""
+        if self.reading or not self.unfinished:
             return ""
         running = [slot["name"] for slot in self.view["tools"] if rows.slot_status(slot, self.tasks) == "running"]
         cut = [name for name in running if self.transcript.builder.replay_of(name) != "safe"]

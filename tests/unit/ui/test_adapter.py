@@ -319,3 +319,14 @@ def test_u01_u03_hostile_text_anywhere_is_shown_literally(hostile: str) -> None:
     assert "\x1b" not in shown and "\ud800" not in shown
     if hostile.startswith("["):
         assert shown.count(hostile) >= 5
+
+
+def test_spec_21_only_the_owner_is_told_what_quitting_does_to_the_work() -> None:
+    play = Play()
+    play.append(assistant(3, call("c1", "bash", command="make"), stop="toolUse"))
+    play.ops(["s", ["tools"], [{"callId": "c1", "name": "bash", "taskId": 8, "status": "running"}]])
+    model = ScreenModel(play.model)
+    model.apply(play.frame(["s", ["tasks"], [task_row(8)]]))
+    assert model.at_closing == "1 task will go on at the next open; bash will be interrupted"
+    model.reading = True
+    assert model.at_closing == ""

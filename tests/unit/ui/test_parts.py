@@ -259,6 +259,10 @@ def test_ui_l08_the_end_of_a_paste_that_ended_itself_is_told() -> None:
         (["\x1b[200~a\x1b[200~b\x1bc\x1b[201~"], ["ab"]),
         (["\x1b[2", "00~a\x1b[20", "1~"], ["a"]),
         (["\x1b", "[200~a\x1b", "[201", "~"], ["a"]),
+        *[
+            (["\x1b[200~"[:cut], "\x1b[200~"[cut:] + "y" * 60, "\rz\x1b[201~"], ["y" * 60 + "\rz"])
+            for cut in range(1, 6)
+        ],
         (["\x1b[200~a\x1b[20", "0~\rb\x1b[201~"], ["a\rb"]),
     ],
 )
