@@ -17,7 +17,7 @@ from durable_tui.views.events import Events, with_records
 if TYPE_CHECKING:
     from durable_tui.harness.conversation import Conversation
     from durable_tui.harness.harness import Harness
-    from durable_tui.session.watch import Frame
+    from durable_tui.session.watch import Frame, Watch
     from durable_tui.views.event_shapes import Event
     from durable_tui.views.shapes import SessionView, TaskRow
 
@@ -43,28 +43,37 @@ class HeadlessRun:
         self._started = asyncio.Event()
         self._moved = asyncio.Event()
         self._view: SessionView | None = None
+        self._awaited = 0
         self.parked = asyncio.Event()
         self.reason = ""
         self.parked_tasks: list[int] = []
+        self._watch: Watch[SessionView] | None = None
         self._task: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
         self._told: set[str] = set()
 
     async def __aenter__(self) -> HeadlessRun:
-        self._task = asyncio.create_task(self._follow(), name="follow")
+        self._watch = self._harness.watch(self._root.id, tail=SNAPSHOT_TAIL)
+        self._task = asyncio.create_task(self._follow(self._watch), name="follow")
         self._reporting = asyncio.create_task(self._report(), name="report")
         await self._started.wait()  # what is done from here on is told as events, not as part of the snapshot
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, error: type[BaseException] | None, *_: object) -> None:
+        """Tell what is still to be told, however long its reader takes; after an error nothing more."""
         self._progress.stop()
-        for task in (self._task, self._reporting):
-            if task is not None:
-                task.cancel()
-        if self._task is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        self._tell_reports()
+        try:
+            if error is None and self._watch is not None:
+                self._watch.finish()
+                await self.task
+        finally:
+            for task in (self._task, self._reporting):
+                if task is not None:
+                    task.cancel()
+            if self._task is not None:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._task
+            self._tell_reports()
 
     async def _report(self) -> None:
         """Steps, hooks and sections that failed are warnings; a step that could not be stored moves no watch."""
@@ -84,9 +93,9 @@ class HeadlessRun:
         assert self._task is not None
         return self._task
 
-    async def _follow(self) -> None:
+    async def _follow(self, watch: Watch[SessionView]) -> None:
         try:
-            async with aclosing(self._harness.watch(self._root.id, tail=SNAPSHOT_TAIL)) as watch:
+            async with aclosing(watch):
                 async for frame in watch:
                     self._started.set()
                     await self._take(frame)
@@ -102,12 +111,7 @@ class HeadlessRun:
             for event in await with_records(self._events.feed(frame), self._record):
                 await self._sink(event)
         # Only now: who waits for this view, or to be parked, may close the output next.
-        reason, self.parked_tasks = stuck(view["tasks"])
-        self.reason = reason or ""
-        if reason:
-            self.parked.set()
-        else:
-            self.parked.clear()
+        self._judge(view)
         self._view = view
         self._moved.set()
         self._moved = asyncio.Event()
@@ -115,6 +119,21 @@ class HeadlessRun:
     async def _record(self, submission_id: int) -> Mapping[str, object]:
         submission = await self._harness.submission(submission_id)
         return submission.record
+
+    def wait_with(self, submission_id: int) -> None:
+        """Judge whether work is parked by views only that know of a submission, from now on."""
+        self._awaited = submission_id
+        self.parked.clear()
+        if self._view is not None:
+            self._judge(self._view)
+
+    def _judge(self, view: SessionView) -> None:
+        reason, self.parked_tasks = stuck(view["tasks"])
+        self.reason = reason or ""
+        if reason and knows(view, self._awaited):
+            self.parked.set()
+        else:
+            self.parked.clear()
 
     async def release_stranded(self, submission_id: int) -> None:
         """Start the queue whenever it stands still with this item in it: the run before it failed (spec 8.4).
@@ -128,19 +147,21 @@ class HeadlessRun:
                     await self._root.release(submission_id)
             await moved.wait()
 
-    async def settled(self, submission_id: int) -> None:
-        """Until the last frame taken no longer holds the submission, so that its events are out."""
-        while not self.task.done():
-            moved = self._moved
-            if self._view is not None and submission_id not in open_submissions(self._view):
-                return
-            await moved.wait()
-
 
 def open_submissions(view: SessionView) -> set[int]:
     """The submissions a conversation's view still holds."""
     queued = {item["id"] for item in view["inbox"]["items"]}
     return queued.union(view["run"]["inputs"]) if "run" in view else queued
+
+
+def knows(view: SessionView, submission_id: int) -> bool:
+    """Whether a view is of a commit at or after the one that took a submission in (ids are handed out in order)."""
+    entries = view["entries"]
+    return (
+        submission_id in open_submissions(view)
+        or (bool(entries) and entries[-1]["id"] > submission_id)
+        or not submission_id
+    )
 
 
 def stuck(rows: Sequence[TaskRow]) -> tuple[str | None, list[int]]:

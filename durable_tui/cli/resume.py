@@ -116,9 +116,6 @@ async def _finish(opened: Opened, options: ResumeCommand, output: Output) -> Exi
     async with HeadlessRun(harness, opened.root, sink=tagged if output.json_lines else None) as headless_run:
         await harness.resume()
         ended = await wait_for(opened, headless_run, harness.wait_for_idle())
-        for number in before if ended is None else ():
-            if (await harness.submission(number)).record["status"] not in ("queued", "placed"):
-                await headless_run.settled(number)
     if not output.json_lines:
         for line in verdicts(await harness.recovery(), undecided):
             await output.text(f"  {line}\n")

@@ -111,16 +111,16 @@ async def _work(opened: Opened, options: RunCommand, prompt: str | list[UserBloc
         else:
             submission = await existing(opened, options.request_id)
             await opened.harness.resume()
+        headless_run.wait_with(submission.id)
         releasing = asyncio.create_task(headless_run.release_stranded(submission.id))
         try:
             settled = await wait_for(opened, headless_run, submission.wait())
         finally:
             releasing.cancel()
             await asyncio.gather(releasing, return_exceptions=True)
-        if isinstance(settled, Exit):
-            return with_submission(settled, submission.id)
-        await headless_run.settled(submission.id)
-        return await _answer(opened, submission.id, settled, output)
+    if isinstance(settled, Exit):
+        return with_submission(settled, submission.id)
+    return await _answer(opened, submission.id, settled, output)
 
 
 async def existing(opened: Opened, request_id: str | None) -> Submission:

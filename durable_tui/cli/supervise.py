@@ -36,6 +36,7 @@ class Supervisor:
         self._task: asyncio.Task[Exit] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._guard: threading.Timer | None = None
+        self._told = False  # the last line is written, or waits for its reader
 
     def run(self, command: Callable[[], Awaitable[Exit]]) -> Exit:
         """The command's exit, or the exit of what stopped it. Never raises for what a user can cause."""
@@ -94,6 +95,16 @@ class Supervisor:
             self._loop = None
 
     async def _run_command(self, command: Callable[[], Awaitable[Exit]]) -> Exit:
+        ended = await self._attempt(command)
+        if self._stop is None and self._has_last_line(ended):
+            self._told = True
+            try:
+                await self.output.event(ended.event())  # however long its reader takes
+            except BrokenOutput:
+                return _BROKEN
+        return ended
+
+    async def _attempt(self, command: Callable[[], Awaitable[Exit]]) -> Exit:
         try:
             return await command()
         except BrokenOutput:
@@ -140,8 +151,11 @@ class Supervisor:
         os._exit(int(ended.status))
 
     def _last_line(self, ended: Exit) -> None:
-        told = self.output.json_lines and not (self._one_value and ended.status is Status.ANSWERED)
-        self.output.finish(json_line(ended.event()) if told else "", LAST_WORDS)
+        wanted = self._has_last_line(ended) and not self._told
+        self.output.finish(json_line(ended.event()) if wanted else "", LAST_WORDS)
+
+    def _has_last_line(self, ended: Exit) -> bool:
+        return self.output.json_lines and not (self._one_value and ended.status is Status.ANSWERED)
 
 
 _BROKEN = Exit(Status.BROKEN_PIPE, "broken_pipe", "stdout was closed by its reader; closed in order, resumable")

@@ -84,7 +84,7 @@ class Watch(Generic[V]):
         if self._source is None and not self._closed:
             self._source = await self._prepare(self)
         while True:
-            if self._behind and self._source is not None and not self._closed:
+            if self._behind and self._source is not None:
                 self._behind = False
                 self._frames.clear()
                 return self._source.whole()

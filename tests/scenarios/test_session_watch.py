@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import random
 from collections.abc import AsyncIterator
@@ -162,9 +163,9 @@ async def test_spec_13_a_watch_prepared_while_commits_land_shows_what_is_stored(
     await rig.root.set_draft("kept")
 
     async def write() -> None:
-        while True:
+        for number in itertools.count():
             async with rig.root.commit() as tx:
-                (await tx.document(NOTES, rig.root.id)).value["n"] = 1
+                (await tx.document(NOTES, rig.root.id)).value["n"] = number
             await asyncio.sleep(0)
 
     for _ in range(5):  # each time with nothing in memory

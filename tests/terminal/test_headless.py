@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
@@ -251,6 +252,39 @@ def test_spec_6_12_a_run_that_waits_for_a_person_is_parked_until_it_is_retried(h
     again = home.run("resume", str(home.session))
     assert again.status == 5 and "resume --retry" in again.stdout, again
     assert home.run("resume", "--retry", str(home.session)).status == 0
+
+
+def test_spec_6_12_a_task_that_waits_for_a_person_keeps_no_other_input_from_its_answer(home: Home) -> None:
+    home.plugin("word", WORD.replace("owner=call.task_id, ", ""))
+    home.write([{"calls": [{"name": "word", "args": {}}]}, {"text": "It is begun."}])
+    assert home.run(*home.in_session()).status == 0
+    home.write([{"text": "And this is another answer."}])
+    for _ in range(3):
+        ended = home.run(*home.in_session("--json", prompt="and another"))
+        *events, last = lines(ended.stdout)
+        assert (ended.status, last["type"], last["status"]) == (0, "exit", 0), ended
+        assert [event["record"]["status"] for event in events if event["type"] == "submission"][-1] == "done"
+    assert home.run("resume", str(home.session)).status == 5
+
+
+def settled(reader: sqlite3.Connection) -> bool:
+    """Whether the newest input has its answer."""
+    row = reader.execute("SELECT record FROM submissions ORDER BY id DESC LIMIT 1").fetchone()
+    return row is not None and json.loads(row[0])["status"] == "done"
+
+
+def test_spec_17_6_a_reader_that_comes_late_gets_every_line_and_the_last_one(home: Home) -> None:
+    home.write([{"text": "It is done, at last."}])
+    process = home.start(home.command(*home.in_session("--json", prompt="0123456789" * 12_000)))
+    home.wait_until(settled)
+    time.sleep(1.5)  # the reader is late
+    ended = home.finish(process)
+    assert ended.status == 0, ended.stderr
+    told = lines(ended.stdout)
+    kinds = [line["type"] for line in told]
+    assert kinds[0] == "snapshot" and kinds[-1] == "exit" and kinds.count("exit") == 1
+    assert {"run_start", "message_end", "run_end"} <= set(kinds)
+    assert [line["record"]["status"] for line in told if line["type"] == "submission"][-1] == "done"
 
 
 def test_l07_unicode_line_ends_and_nul_do_not_break_lines(home: Home) -> None:
