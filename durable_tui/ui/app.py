@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.console import RenderableType
 from textual.app import App
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerState
@@ -362,6 +363,8 @@ class DurableApp(App[int]):
         """Bring the panels up to date; what fails at it keeps no work from starting and nobody from leaving."""
         try:
             self.main.paint_moving()
+        except NoMatches:
+            raise  # the screen is gone: whoever paints ends with it
         except Exception as error:  # noqa: BLE001 - a bug of the screen (case UI-R20)
             self.report(error)
 

@@ -9,6 +9,7 @@ import pytest
 
 from durable_tui.host.options import ScreenOptions
 from durable_tui.ui.actions import SLASHES
+from durable_tui.ui.adapter import rows
 from durable_tui.ui.text import layout as layout_module
 from tests.tools import ui_fakes as fakes
 from tests.ui.kit import running, screen_text, until
@@ -64,10 +65,13 @@ async def test_spec_15_found_rows_stand_on_the_screen_before_anything_moves() ->
 async def test_ui_r20_a_panel_that_cannot_be_painted_keeps_no_work_from_starting_and_nobody_from_leaving(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("no such row")
+    def broken(view: Any, *arguments: Any, **more: Any) -> Any:
+        if "run" in view:
+            raise RuntimeError("no such row")
+        return whole(view, *arguments, **more)
 
-    monkeypatch.setattr("durable_tui.ui.adapter.rows.live_rows", broken)
+    whole = rows.live_rows
+    monkeypatch.setattr(rows, "live_rows", broken)
     opened = fakes.recovered_scene()
     async with running(opened, wait=False) as (app, pilot, _):
         await until(pilot, lambda: opened.harness.resumed == 1)

@@ -87,8 +87,10 @@ class MainScreen(Screen[None]):
         self._size_classes()
         if not self.model.has_view:
             self.set_notice([[("opening …", "dim")]])
-        self.paint_all()
-        self.composed.set()
+        try:
+            self.paint_all()
+        finally:
+            self.composed.set()  # else the app waits for ever for a screen that failed
 
     def model_said(self) -> list[str]:
         return self.model.said()
