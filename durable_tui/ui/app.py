@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.console import RenderableType
 from textual.app import App
-from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.worker import Worker, WorkerState
@@ -106,7 +105,14 @@ class DurableApp(App[int]):
         self._said: Timer | None = None
 
     def _main_screen(self, model: ScreenModel) -> MainScreen:
-        return MainScreen(model, styles=self.appearance.styles, glyphs=self.glyphs, keymap=self.keymap, now=self.now)
+        return MainScreen(
+            model,
+            styles=self.appearance.styles,
+            glyphs=self.glyphs,
+            keymap=self.keymap,
+            now=self.now,
+            report=self.report,
+        )
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -184,7 +190,7 @@ class DurableApp(App[int]):
             return False
         reason = session.harness.paused_reason
         session.model.paused = bool(first and options.paused) or bool(reason)
-        self._paint_moving()
+        self.main.paint_moving()
         await self._shown()
         if not session.model.paused and self.session is session and not self.leaving:
             await session.resume()
@@ -359,15 +365,6 @@ class DurableApp(App[int]):
         self._tell_launcher()
         self.main.paint(changes)
 
-    def _paint_moving(self) -> None:
-        """Bring the panels up to date; what fails at it keeps no work from starting and nobody from leaving."""
-        try:
-            self.main.paint_moving()
-        except NoMatches:
-            raise  # the screen is gone: whoever paints ends with it
-        except Exception as error:  # noqa: BLE001 - a bug of the screen (case UI-R20)
-            self.report(error)
-
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """A terminal that takes nothing in, as over a connection that hangs, must not hold up the work.
 
@@ -398,7 +395,7 @@ class DurableApp(App[int]):
         if not self.main.has_parts:
             return
         if self.session is not None and self.session.note_problem():
-            self._paint_moving()
+            self.main.paint_moving()
         self.main.tick()
         if not self.main.model.busy:
             garbage.in_calm()
@@ -491,7 +488,7 @@ class DurableApp(App[int]):
             log.warning("the draft was not stored", exc_info=error)
             self.main.composer.not_stored(text)
             if session.note_problem():
-                self._paint_moving()
+                self.main.paint_moving()
             if not session.model.problem:  # else the banner says it
                 raise
 
@@ -587,7 +584,7 @@ class DurableApp(App[int]):
         session.model.closing = True
         note = session.model.at_closing
         self.tell(f"closing in order; {note} …" if note else "closing in order …", "attention")
-        self._paint_moving()
+        self.main.paint_moving()
         self.work(self._leave(session, status), "leave")
 
     async def _leave(self, session: OpenSession, status: int) -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -38,7 +39,7 @@ NARROW, STATUS, LOW, TINY = 100, 60, 24, 12
 
 
 class MainScreen(Screen[None]):
-    """Paints `model`; knows no session. `now` gives milliseconds, for elapsed times."""
+    """Paints `model`; knows no session. `now` gives milliseconds, for elapsed times; `report` is told of bugs of painting."""
 
     BINDINGS: ClassVar = bindings("main")
 
@@ -50,9 +51,11 @@ class MainScreen(Screen[None]):
         glyphs: Glyphs,
         keymap: dict[str, str] | None = None,
         now: Callable[[], int] | None = None,
+        report: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         super().__init__()
         self.model = model
+        self._report = report
         self.glyphs = glyphs
         self._styles = styles
         self._keymap = {} if keymap is None else keymap
@@ -168,10 +171,20 @@ class MainScreen(Screen[None]):
         self.paint(Changes(reset=True, tail=True, parts={"entries"}))
 
     def paint_moving(self) -> None:
-        """What depends on the clock and on several parts of the view."""
+        """What depends on the clock and on several parts of the view.
+
+        A bug here keeps no work from starting and nobody from leaving: it is told, and the rest goes on (case UI-R20).
+        """
         if not self.composed_in_running_app:
             return
-        now = self.now()
+        try:
+            self._paint_moving(self.now())
+        except NoMatches:
+            raise  # the screen is being taken down: what paints on it ends as well
+        except Exception as error:  # noqa: BLE001 - a bug of the screen
+            self._report(error)
+
+    def _paint_moving(self, now: int) -> None:
         live = self.model.live(now)
         panel = self.query_one("#live", Live)
         panel.set_rows(live)
