@@ -14,7 +14,7 @@ from durable_tui.harness.submission import Submission
 from durable_tui.session import DocumentDefinition, Transaction
 from durable_tui.session.documents import empty_object
 from durable_tui.storage.records import Gate, TaskRecord
-from tests.tools.custom_tasks import outcome, record_of
+from tests.tools.custom_tasks import count_passes, outcome, record_of
 from tests.tools.effects import eyes
 from tests.tools.scenario import Rig
 from tests.tools.strict_provider import call, say
@@ -308,16 +308,7 @@ async def test_spec_6_12_a_gated_task_whose_code_is_gone_is_told_as_blocked_and_
     await rig.crash()
     later = rig.harness._session.now() + 7_200_000
     rig.harness._session.now = lambda: later
-    passes = 0
-    scheduler = rig.harness._engine._scheduler
-    inner = scheduler._pass
-
-    async def counted() -> None:
-        nonlocal passes
-        passes += 1
-        await inner()
-
-    scheduler._pass = counted
+    passes = count_passes(rig)
     await rig.harness.resume()
 
     async def told() -> bool:
@@ -326,4 +317,4 @@ async def test_spec_6_12_a_gated_task_whose_code_is_gone_is_told_as_blocked_and_
     await until(told)
     assert (await _rows(rig))[0]["verdict"] == "blocked"
     await a_while()
-    assert passes < 10, "an open gate is no reason to look again and again"
+    assert passes() < 10, "an open gate is no reason to look again and again"

@@ -24,6 +24,7 @@ from tests.tools.custom_tasks import (
     TimeWait,
     Wait,
     blocked_by,
+    count_passes,
     define,
     finish,
     gate_held,
@@ -291,20 +292,11 @@ async def test_spec_6_12_a_watch_says_blocked_before_anything_is_scheduled(opene
 
 async def test_spec_6_12_a_closed_gate_is_no_reason_to_look_again_and_again(opened: Open) -> None:
     rig, _ = await _gated(opened, SubmissionWait())
-    passes = 0
-    scheduler = rig.harness._engine._scheduler
-    inner = scheduler._pass
-
-    async def counted() -> None:
-        nonlocal passes
-        passes += 1
-        await inner()
-
-    scheduler._pass = counted
+    passes = count_passes(rig)
     for number in range(5):
         await rig.harness.rename(f"commit {number} opens nothing")
     await a_while()
-    assert passes <= 1, "the one that the commit with the gate asked for"
+    assert passes() <= 1, "the one that the commit with the gate asked for"
 
 
 # -- a time, a person --------------------------------------------------------------------------------------------------

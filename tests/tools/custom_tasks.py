@@ -211,3 +211,17 @@ def gate_held(rig: Rig, task_id: int) -> Gate | None:
 def blocked_by(rig: Rig, task_id: int) -> str | None:
     """Why a task is blocked, as inspect says it; None when it is not, or has ended."""
     return next((row.get("blocked") for row in rig.harness.inspect() if row["id"] == task_id), None)
+
+
+def count_passes(rig: Rig) -> Callable[[], int]:
+    """From now on, how often the scheduler has looked at the live tasks."""
+    scheduler = rig.harness._engine._scheduler
+    inner, passes = scheduler._pass, 0
+
+    async def counted() -> None:
+        nonlocal passes
+        passes += 1
+        await inner()
+
+    scheduler._pass = counted  # type: ignore[method-assign]
+    return lambda: passes
